@@ -1,0 +1,62 @@
+# Everything runs in .venv of this clone, which the first target that needs it creates.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+EXTRAS ?= dev,digits
+DEMO   := runs/demo
+SHELL  := /bin/bash
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-torch test-long lint bench golden experiments clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# A python of another name may do: the first that is 3.11 or newer.
+$(VENV)/.stamp: pyproject.toml
+	@python=$$(for p in $(PYTHON) python3.12 python3.13 python3; do \
+	    command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done); \
+	  if [ -z "$$python" ]; then echo "make: ampc needs Python 3.11 or newer; found none" >&2; exit 1; fi; \
+	  test -x $(BIN)/python || "$$python" -m venv $(VENV)
+	@echo "installing ampc into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	@touch $@
+
+setup: $(VENV)/.stamp ## create .venv and install ampc with its development tools
+
+demo: $(VENV)/.stamp ## compile, draw and train list reduction to 97 % validation accuracy
+	@$(BIN)/python -m ampc data list_reduction -o $(DEMO)/data --if-missing
+	@$(BIN)/python -m ampc compile models/list_reduction.amp -o $(DEMO)/list_reduction.ampx
+	@$(BIN)/python -m ampc view $(DEMO)/list_reduction.ampx -o $(DEMO)/list_reduction.svg
+	@$(BIN)/python -m ampc run $(DEMO)/list_reduction.ampx/manifest.json --data $(DEMO)/data --until 'accuracy >= 0.97' \
+	    -o $(DEMO)/run --force
+	@printf '\n  manifest    %s\n  picture     %s\n  run folder  %s\n' \
+	    $(DEMO)/list_reduction.ampx/manifest.json $(DEMO)/list_reduction.svg $(DEMO)/run
+
+test: $(VENV)/.stamp ## run the tests
+	$(BIN)/python -m pytest -q -m 'not torch and not long'
+
+test-torch: $(VENV)/.stamp ## run the tests that compare with PyTorch (installs it)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
+	$(BIN)/python -m pytest -q -m torch
+
+test-long: $(VENV)/.stamp ## run the tests that take minutes
+	$(BIN)/python -m pytest -q -m long
+
+lint: $(VENV)/.stamp ## ruff and mypy --strict
+	$(BIN)/python -m ruff check src tests benchmarks
+	$(BIN)/python -m mypy
+
+bench: $(VENV)/.stamp ## side by side with PyTorch, in one run (installs it)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
+	$(BIN)/python benchmarks/run.py
+
+golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
+	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not torch and not long' -k golden
+
+experiments: $(VENV)/.stamp ## train the models of models/ to their targets, write docs/results.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),plots]'
+	$(BIN)/python benchmarks/experiments.py
+
+clean: ## remove .venv, caches and runs of the demo
+	rm -rf $(VENV) $(DEMO) build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,6 @@
+"""`python -m ampc` is the command `ampc`."""
+
+from ampc.cli import entry
+
+if __name__ == "__main__":
+    entry()
