@@ -142,3 +142,233 @@ class RunOptions:
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in dataclasses.fields(RunOptions) if "setting" in f.metadata}
 PER_LAYER: tuple[str, ...] = tuple(name for name, s in SETTINGS.items() if s.per_layer)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ------------------------------------------------------------------------------------------ one value
+
+
+def check_value(name: str, value: object, where: str) -> Value:
+    """Return `value` as setting `name` wants it (an integer becomes a float where a float is wanted); raise AMP702 if it can't be."""
+    s = SETTINGS[name]
+    good = value
+    if s.kind == "float" and isinstance(value, int) and not isinstance(value, bool):
+        good = float(value)
+    types = {"int": int, "float": float, "bool": bool, "str": str}
+    fits = isinstance(good, types[s.kind]) and (s.kind == "bool" or not isinstance(good, bool))
+    if fits and isinstance(good, int | float) and not isinstance(good, bool):
+        fits = (
+            math.isfinite(good)
+            and (s.low is None or good >= s.low)
+            and (s.high is None or good <= s.high)
+            and (s.above is None or good > s.above)
+            and (s.below is None or good < s.below)
+        )
+    if fits and s.choices:
+        fits = good in s.choices
+    if not fits:
+        near = did_you_mean(value, s.choices) if s.choices and isinstance(value, str) else None
+        raise error("AMP702", f"`{name}` {where} expects {s.expected()}, got `{shown(value)}`", help=near)
+    assert isinstance(good, int | float | str | bool)
+    return good
+
+
+def shown(value: object) -> str:
+    """Return a value as it is written in a settings file, shortened."""
+    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_value(text: str) -> Value:
+    """Return the value that `text` of `--set name=text` stands for: an integer, a number, `true`, `false`, else the text itself."""
+    bare = text.strip()
+    if bare in ("true", "false"):
+        return bare == "true"
+    for kind in (int, float):
+        try:
+            return kind(bare)
+        except ValueError:
+            continue
+    if len(bare) >= 2 and bare[0] == bare[-1] and bare[0] in "'\"":
+        return bare[1:-1]
+    return bare
+
+
+# ------------------------------------------------------------------------------------------ the sources
+
+
+@dataclasses.dataclass(slots=True)
+class _Collected:
+    values: dict[str, Value]
+    per_layer: dict[str, dict[str, Value]]
+    origins: dict[str, str]
+    mistakes: list[Diagnostic]
+
+    def put(self, name: str, value: object, where: str) -> None:
+        if name not in SETTINGS:
+            self.mistakes.append(unknown_setting(name, where))
+            return
+        try:
+            self.values[name] = check_value(name, value, where)
+            self.origins[name] = where
+        except AmpError as e:
+            self.mistakes += e.diagnostics
+
+    def put_layer(self, layer: str, name: str, value: object, where: str, layers: Iterable[str]) -> None:
+        members = layer_members(layer, layers)
+        if not members:
+            hint = did_you_mean(layer, layers)
+            known = "layers: " + ", ".join(f"`{x}`" for x in layers)
+            self.mistakes.append(Diagnostic("AMP705", f"`{layer}.{name}` {where}: the model has no layer `{layer}`", help=hint or known))
+            return
+        if name not in PER_LAYER:
+            if name in SETTINGS:
+                text = f"`{name}` {where} is a setting of the whole run, not of layer `{layer}`"
+                self.mistakes.append(Diagnostic("AMP701", text, help="a layer may set " + ", ".join(f"`{x}`" for x in PER_LAYER)))
+            else:
+                self.mistakes.append(unknown_setting(name, where, PER_LAYER))
+            return
+        try:
+            checked = check_value(name, value, f"of layer `{layer}` {where}")
+        except AmpError as e:
+            self.mistakes += e.diagnostics
+            return
+        for member in members:
+            self.per_layer.setdefault(member, {})[name] = checked
+            self.origins[f"{member}.{name}"] = where
+
+
+def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnostic:
+    """Return the diagnostic for a setting that isn't one."""
+    return Diagnostic("AMP701", f"unknown setting `{name}` {where}", help=did_you_mean(name, known or SETTINGS) or "`--print-config` lists all settings")
+
+
+def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
+    """Return the layers that `layer` names: itself, or the members `layer.0`, `layer.1`, ... of a family."""
+    return [x for x in layers if x == layer] or [x for x in layers if x.rpartition(".")[0] == layer and x.rpartition(".")[2].isdigit()]
+
+
+def resolve(
+    *,
+    flags: Mapping[str, Value | None] | None = None,
+    sets: Iterable[str] = (),
+    train: Mapping[str, Value] | None = None,
+    layers: Mapping[str, Mapping[str, Value]] | None = None,
+    model_parameters: Iterable[str] = (),
+    config: Path | None = None,
+) -> RunOptions:
+    """Return the options of a run from all sources, the strongest first: flags, `sets` ("name=value", "layer.name=value"), train, config, defaults.
+
+    flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
+    (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
+    config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
+    Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 settings that exclude each other.
+    """
+    layers = layers or {}
+    got = _Collected({}, {}, {}, [])
+    for layer, settings in layers.items():
+        for name, value in settings.items():
+            got.put_layer(layer, name, value, "in the model", layers)
+    if config is not None:
+        _take_config(got, config, layers)
+    for name, value in (train or {}).items():
+        got.put(name, value, "in the `train:` block")
+    for text in sets:
+        _take_set(got, text, layers, set(model_parameters))
+    for name, flag in (flags or {}).items():
+        if flag is not None:
+            got.put(name, flag, f"(`--{name.replace('_', '-')}`)")
+    if got.mistakes:
+        raise AmpError(got.mistakes)
+    options = RunOptions(**got.values, per_layer=got.per_layer, origins=got.origins)  # type: ignore[arg-type]  # check_value has checked each type
+    _check_together(options)
+    return options
+
+
+def _take_config(got: _Collected, path: Path, layers: Mapping[str, Mapping[str, Value]]) -> None:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as e:
+        got.mistakes.append(Diagnostic("AMP706", f"`{path}` can't be read as TOML: {str(e).lower()}"))
+        return
+    where = f"in `{path}`"
+    table = document.get("run", {})
+    if not isinstance(table, dict):
+        got.mistakes.append(Diagnostic("AMP706", f"`run` {where} expects a table `[run]`, got `{shown(table)}`"))
+        return
+    for name, value in table.items():
+        if name != "layer":
+            got.put(name, value, where)
+            continue
+        for layer, settings in value.items() if isinstance(value, dict) else ():
+            if layer_members(layer, layers):  # the file may serve several models: a layer of another one is none of ours
+                for key, v in settings.items() if isinstance(settings, dict) else ():
+                    got.put_layer(layer, key, v, where, layers)
+
+
+def _take_set(got: _Collected, text: str, layers: Mapping[str, Mapping[str, Value]], model_parameters: set[str]) -> None:
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name or not value.strip():
+        got.mistakes.append(Diagnostic("AMP706", f"`--set {text}` expects `name=value` or `layer.name=value`", help="for instance `--set learning_rate=0.1`"))
+        return
+    layer, dot, key = name.rpartition(".")
+    if dot:
+        got.put_layer(layer, key, parse_value(value), "in `--set`", layers)
+    elif name in model_parameters and name not in SETTINGS:
+        text = f"`{name}` in `--set` is a parameter of the model and was fixed when it was compiled"
+        got.mistakes.append(Diagnostic("AMP701", text, help=f"compile again with `ampc compile --set {name}={value.strip()}`"))
+    else:
+        s = SETTINGS.get(name)
+        got.put(name, value.strip() if s is not None and s.kind == "str" else parse_value(value), "in `--set`")
+
+
+def _check_together(o: RunOptions) -> None:
+    mistakes = []
+    if o.group_by_length and o.group == 1:
+        mistakes.append(Diagnostic("AMP714", "`group_by_length` needs groups, but `group` is 1", help="give `--group` a number above 1"))
+    if o.mode == "sync" and o.staleness != "plain":
+        mistakes.append(Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`"))
+    if mistakes:
+        raise AmpError(mistakes)
+
+
+# ------------------------------------------------------------------------------------------ writing them down
+
+
+def to_toml(options: RunOptions, *, comments: bool = False) -> str:
+    """Return the options as the `[run]` table of an `ampc.toml` that gives the same run; `comments` says where each value came from."""
+    lines = ["[run]"]
+    for name, s in SETTINGS.items():
+        line = f"{name} = {_toml(getattr(options, name))}"
+        if comments:
+            line = f"{line:<34} # {options.origins.get(name, 'default').strip('()')}: {s.help}"
+        lines.append(line)
+    for layer, settings in options.per_layer.items():
+        lines += ["", f"[run.layer.{_key(layer)}]"]
+        for name, value in settings.items():
+            line = f"{name} = {_toml(value)}"
+            lines.append(f"{line:<34} # {options.origins.get(f'{layer}.{name}', '')}" if comments else line)
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + "".join(_escaped(c) for c in value) + '"'
+    return repr(value)
+
+
+def _escaped(c: str) -> str:
+    return f"\\{c}" if c in '"\\' else c if c.isprintable() else f"\\u{ord(c):04x}"
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml(name)

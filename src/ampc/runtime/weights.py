@@ -1,0 +1,252 @@
+"""Weights in and out: safetensors files with exact names and shapes, pre-trained layers, and PyTorch state dicts by a name map.
+
+A tensor is called `layer.parameter` (`step.w`, `embed.table`, `message.2.b`). Nothing is loaded in part unless that was asked for, and
+then what was left out is returned. No pickle is read: a `.pt` file has to be saved as safetensors first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
+from ampc.ir.graph import Graph
+
+Arrays = dict[str, npt.NDArray[Any]]
+Shapes = dict[str, tuple[int, ...]]
+HEADER_LIMIT = 100_000_000
+TORCH_NAMES = {"w": "weight", "b": "bias", "table": "weight", "gain": "weight", "bias": "bias"}
+
+
+def shapes(graph: Graph) -> Shapes:
+    """Return the name and shape of every parameter of the program, in the order of its layers."""
+    return {f"{layer.name}.{p.name}": tuple(p.shape) for layer in graph.layers for p in layer.params}
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all: temporary name, fsync, rename, fsync of the folder. Raises AMP730 (exit 4)."""
+    temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
+    try:
+        with open(temporary, "wb") as f:
+            f.write(content)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as e:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, e) from e
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def cannot_write(path: Path, e: OSError) -> AmpError:
+    """Return the error for a file that could not be written: the disk is full, or it isn't allowed."""
+    reason = (e.strerror or str(e)).lower()
+    return error("AMP730", f"`{path}` can't be written: {reason}", help="free some space, or give another folder with `-o`", exit_code=4)
+
+
+def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return the arrays as the content of a safetensors file."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata or {}))
+
+
+def save_weights(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file, whole or not at all."""
+    write_bytes(path, encode(arrays, metadata))
+
+
+def load_arrays(path: Path) -> Arrays:
+    """Return all tensors of a safetensors file as they are. Raises AMP711 naming the file if it isn't sound."""
+    try:
+        content = path.read_bytes()
+    except OSError as e:
+        raise error("AMP711", f"`{path}` can't be read: {(e.strerror or str(e)).lower()}") from e
+    return decode(content, str(path))
+
+
+def decode(content: bytes, source: str) -> Arrays:
+    """Return the tensors in the content of a safetensors file; `source` is its name in messages."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        _check_header(content)
+        return dict(load(content))
+    except (SafetensorError, ValueError, KeyError, RecursionError, TypeError) as e:
+        hint = "a PyTorch file has to be saved with `safetensors.torch.save_file` first" if content[:2] in (b"PK", b"\x80\x02") else None
+        raise error("AMP711", f"`{source}` is no sound safetensors file: {str(e).lower()[:200]}", help=hint) from e
+
+
+def _check_header(content: bytes) -> None:
+    """Refuse what the library lets pass or reads slowly: an endless header and the same name twice."""
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > min(HEADER_LIMIT, len(content) - 8):
+        raise ValueError("it is cut short or has no header")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        twice = next((n for n in names if names.count(n) > 1), None) if len(set(names)) < len(names) else None
+        if twice is not None:
+            raise ValueError(f"the name {twice!r} appears twice")
+        return dict(pairs)
+
+    json.loads(content[8 : 8 + size].decode("utf-8"), object_pairs_hook=unique)
+
+
+# ------------------------------------------------------------------------------------------ what fits
+
+
+def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, partial: bool = False) -> tuple[Arrays, list[str]]:
+    """Return (float32 arrays that the program has, names left out or left untouched).
+
+    Every name and shape has to agree; `partial` allows names that only one side has (never a wrong shape, never nothing at all).
+    Raises AMP710 with every name that doesn't fit, the shapes found and the shapes wanted.
+    """
+    missing = [n for n in wanted if n not in arrays]
+    extra = [n for n in arrays if n not in wanted]
+    notes = [f"`{n}` has shape {_shape(arrays[n].shape)}, the program wants {_shape(s)}" for n, s in wanted.items() if n in arrays and arrays[n].shape != s]
+    notes += [f"`{n}` holds {arrays[n].dtype}, not floating-point numbers" for n in wanted if n in arrays and arrays[n].dtype.kind != "f"]
+    bad = len(notes)
+    if not partial:
+        notes += [f"`{n}` {_shape(wanted[n])} is missing in the file" for n in missing]
+        notes += [f"`{n}` {_shape(arrays[n].shape)} is in the file, but the program has no such parameter{_near(n, missing)}" for n in extra]
+    if not notes and len(missing) == len(wanted):
+        notes.append("no name of the file is one of the program: " + ", ".join(f"`{n}`" for n in extra[:8]))
+        bad = 1
+    if notes:
+        hint = None if bad else "`--init-partial` takes over the names that agree and lists the others"
+        raise AmpError(Diagnostic("AMP710", f"the weights in `{source}` don't fit the program", notes=tuple(notes[:40]), help=hint))
+    return {n: np.asarray(arrays[n], dtype=np.float32) for n in wanted if n in arrays}, missing + extra
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join(str(int(s)) for s in shape) + "]"
+
+
+def _near(name: str, candidates: list[str]) -> str:
+    near = did_you_mean(name, candidates)
+    return f" ({near})" if near else ""
+
+
+def load_weights(path: Path, graph: Graph, *, partial: bool = False) -> tuple[Arrays, list[str]]:
+    """Return the parameters in a safetensors file that `fit` the program, and the names left out."""
+    return fit(load_arrays(path), shapes(graph), str(path), partial=partial)
+
+
+def initialise(specs: list[str], graph: Graph, *, names: Path | None = None, partial: bool = False) -> tuple[Arrays, list[str]]:
+    """Return (parameters to start from, names left out) from the values of `--init`, later ones winning.
+
+    "FILE" holds the whole program (under PyTorch's names if `names` is a map or "torch"); "LAYER=FILE" holds one layer or family:
+    tensors `LAYER.p` or `p`, or a single tensor of whatever name if the layer has a single parameter.
+    Raises AMP705 (no such layer), AMP710, AMP711, AMP712 (map).
+    """
+    found: Arrays = {}
+    left: list[str] = []
+    for spec in specs:
+        layer, equals, file = spec.partition("=")
+        if equals and not Path(spec).exists():
+            found |= _one_layer(layer.strip(), Path(file.strip()), graph)
+        elif names is not None:
+            arrays, rest = from_torch(load_arrays(Path(spec)), graph, name_map(graph, names), spec, partial=partial)
+            found |= arrays
+            left += rest
+        else:
+            arrays, rest = load_weights(Path(spec), graph, partial=partial)
+            found |= arrays
+            left += rest
+    return found, left
+
+
+def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
+    wanted = {n: s for n, s in shapes(graph).items() if n.startswith(layer + ".")}
+    if not wanted:
+        layers = [x.name for x in graph.layers]
+        hint = did_you_mean(layer, layers) or "layers: " + ", ".join(f"`{x}`" for x in layers)
+        raise error("AMP705", f"`--init {layer}={path}`: the model has no layer `{layer}`", help=hint)
+    arrays = load_arrays(path)
+    if len(arrays) == 1 and len(wanted) == 1:
+        arrays = {next(iter(wanted)): next(iter(arrays.values()))}
+    arrays = {n if n in wanted or f"{layer}.{n}" not in wanted else f"{layer}.{n}": a for n, a in arrays.items()}
+    return fit(arrays, wanted, str(path))[0]
+
+
+# ------------------------------------------------------------------------------------------ PyTorch's names
+
+
+def name_map(graph: Graph, path: Path | None) -> dict[str, str]:
+    """Return parameter -> name in a PyTorch state dict.
+
+    A map file is TOML or JSON: `"step.w" = "rnn.weight"` for a parameter, `step = "rnn"` for a layer (then w is `rnn.weight`, b `rnn.bias`,
+    a table `rnn.weight`). What it doesn't name, and everything without a file (or with the word `torch`), goes by the layer's own name.
+    """
+    chosen = {} if path is None or str(path) == "torch" else _read_map(path)
+    known = {layer.name for layer in graph.layers} | {name.rpartition(".")[0] for name in (x.name for x in graph.layers) if "." in name}
+    parameters = shapes(graph)
+    for name in chosen:
+        if name not in known and name not in parameters:
+            hint = did_you_mean(name, [*known, *parameters]) or "the program has " + ", ".join(f"`{p}`" for p in parameters)
+            raise error("AMP712", f"`{name}` in `{path}` is neither a layer nor a parameter of the program", help=hint)
+    result = {}
+    for name in parameters:
+        layer, _, parameter = name.rpartition(".")
+        family, _, member = layer.rpartition(".")
+        module = chosen.get(layer) or (f"{chosen[family]}.{member}" if family in chosen else layer)
+        result[name] = chosen.get(name) or f"{module}.{TORCH_NAMES.get(parameter, parameter)}"
+    twice = {n for n in result.values() if list(result.values()).count(n) > 1}
+    if twice:
+        raise error("AMP712", f"two parameters share the name `{sorted(twice)[0]}` of PyTorch's side", help="give each its own name in the map")
+    return result
+
+
+def _read_map(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as e:
+        raise error("AMP712", f"the name map `{path}` can't be read: {str(e).lower()[:200]}") from e
+    if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
+        raise error("AMP712", f"the name map `{path}` expects one text for each name", help='write `"step.w" = "rnn.weight"`, with quotes around a name with a dot')
+    return document
+
+
+def _is_transposed(graph: Graph, name: str) -> bool:
+    """Whether PyTorch keeps this parameter the other way round: `nn.Linear.weight` is [out, in], ours [in, out]."""
+    layer, _, parameter = name.rpartition(".")
+    return parameter == "w" and graph.layer[layer].form.lower() == "linear"
+
+
+def to_torch(arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str]) -> Arrays:
+    """Return the parameters as a PyTorch state dict would hold them."""
+    return {names[n]: np.ascontiguousarray(a.T) if _is_transposed(graph, n) else np.asarray(a) for n, a in arrays.items()}
+
+
+def from_torch(
+    state: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str], source: str, *, partial: bool = False
+) -> tuple[Arrays, list[str]]:
+    """Return (parameters, names left out) from a state dict's arrays. Raises AMP710 in the program's names."""
+    back = {torch: ours for ours, torch in names.items()}
+    ours = {}
+    for name, a in state.items():
+        target = back.get(name, name)
+        ours[target] = np.ascontiguousarray(a.T) if target in back.values() and _is_transposed(graph, target) else a
+    return fit(ours, shapes(graph), source, partial=partial)
