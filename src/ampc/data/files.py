@@ -1,0 +1,268 @@
+"""Data files: which there are in a folder (`find`), and reading them against a model's `instance:` block (`read`).
+
+The model decides what a field is, never the file: the format only says where the numbers lie. Nothing in a file can run code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ampc.data import arrow, jsonl, memory
+from ampc.data.acyclic import check_acyclic
+from ampc.data.check import OnNan, build
+from ampc.data.dataset import Dataset, Part, concat
+from ampc.data.problems import Problems
+from ampc.data.ragged import Column
+from ampc.data.rows import missing
+from ampc.data.schema import Schema, schema_of
+from ampc.diagnostics import AmpError, error
+from ampc.ir.graph import Graph
+
+PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".feather", ".ipc")
+LINES = (".jsonl", ".ndjson")
+SUFFIXES = (*PARQUET, *ARROW, *LINES)
+SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
+
+Source = str | Path | Sequence[str | Path] | Sequence[dict[str, Any]] | Any
+"""A file, files in order, or from Python: a pyarrow Table, RecordBatch or batches, or a list of dicts."""
+
+
+def read(source: Source, graph: Graph, on_nan: OnNan = "stop", name: str = "data", limit_bytes: int | None = None) -> Dataset:
+    """Return the instances of `source`, checked against the axes and fields of `graph`.
+
+    on_nan: what a NaN or infinity in a declared float field does: "stop" is an error, "skip" leaves the instance out (see `Dataset.kept`),
+    "ignore" keeps it. `name` stands for data that comes from no file. Fields that the model doesn't declare are ignored.
+    Raises AmpError (8xx) with up to 20 mistakes of the first file that has any; exit code 4 if it can't fit into `limit_bytes` (default: what is free).
+    """
+    schema = schema_of(graph)
+    if isinstance(source, (str, Path)):
+        parts = [_read_file(Path(source), schema, on_nan, limit_bytes)]
+    elif isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
+        parts = [_read_file(Path(s), schema, on_nan, limit_bytes) for s in source]
+    else:
+        parts = [_read_python(source, schema, on_nan, name)]
+    data = concat(parts)
+    if data.n == 0:
+        raise error("AMP805", f"`{data.source}` holds no instances" + (f": all {data.skipped} hold NaN or infinity" if data.skipped else ""))
+    for region in graph.regions:
+        if region.form == "visit" and region.after:
+            check_acyclic(data, region.axis, region.after)
+    return data
+
+
+def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple[Path, ...]]:
+    """Return the files of each split in a data folder: train.*, valid.*, test.* (or shards train-*.parquet, in order of their names).
+
+    A single file is taken where `need` names one split. Raises AmpError if a split of `need` is missing or could be either of two.
+    """
+    path = Path(where)
+    if path.is_file():
+        if len(need) != 1:
+            raise error("AMP802", f"`{path}` is a single file, expected a folder with {_and(f'`{s}.*`' for s in need)}", help="put the files into one folder and name that")
+        return {need[0]: (path,)}
+    if not path.is_dir():
+        raise error("AMP801", f"there is no data folder or file `{path}`", help="`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`")
+    names = sorted(p for p in _listed(path) if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith("."))
+    found = {split: files for split, words in SPLITS.items() if (files := _split(path, names, words))}
+    for split in need:
+        if split not in found:
+            there = ", ".join(f"`{p.name}`" for p in names[:8]) or "no data file"
+            raise error("AMP802", f"`{path}` has no {split} data: found {there}", help=f"name the file {_or(f'`{split}{s}`' for s in ('.parquet', '.arrow', '.jsonl'))}, or `{split}-*.parquet` for shards")
+    return found
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError as failure:
+        raise error("AMP801", f"`{path}` can't be read: {(failure.strerror or str(failure)).lower()}", exit_code=4) from None
+
+
+def _split(folder: Path, names: list[Path], words: tuple[str, ...]) -> tuple[Path, ...]:
+    groups: dict[tuple[str, str], list[Path]] = {}
+    for p in names:
+        stem = p.name[: -len(p.suffix)]
+        word, dash, _ = stem.partition("-")
+        if word in words:
+            groups.setdefault((word + dash, p.suffix.lower()), []).append(p)
+    if len(groups) > 1:
+        shown = _and(f"`{files[0].name}`" for files in groups.values())
+        raise error("AMP803", f"`{folder}` has the {words[0]} data more than once: {shown}", help="keep one of them in the folder, or name the file itself")
+    return tuple(*groups.values()) if groups else ()
+
+
+def _and(words: Iterable[str]) -> str:
+    return " and ".join(words)
+
+
+def _or(words: Iterable[str]) -> str:
+    return " or ".join(words)
+
+
+# ------------------------------------------------------------------------------------------------- one source
+
+
+def _read_file(path: Path, schema: Schema, on_nan: OnNan, limit_bytes: int | None) -> Dataset:
+    name = str(path)
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise error("AMP801", f"`{name}` is a folder, expected a data file")
+        if not path.is_file():
+            raise error("AMP801", f"`{name}` is not a regular file")
+        if size == 0:
+            raise error("AMP805", f"`{name}` is empty: it holds no instances")
+        problems = Problems(Part(name))
+        match _form(path):
+            case "parquet":
+                raw, n = _from_table(_parquet(path, schema, limit_bytes), schema, problems)
+            case "arrow":
+                memory.require(2 * size, name, limit_bytes)
+                raw, n = _from_table(_ipc(path, schema), schema, problems)
+            case _:
+                memory.require(4 * size, name, limit_bytes)  # a digit and a comma become eight bytes
+                raw = jsonl.read_lines(path, name, schema, problems)
+                n = _rows(raw, problems)
+    except FileNotFoundError:
+        raise error("AMP801", f"there is no data file `{name}`") from None
+    except PermissionError:
+        raise error("AMP801", f"`{name}` can't be read: permission denied", exit_code=4) from None
+    except pa.ArrowException as failure:
+        raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}", help="write the file again; it may have been cut short") from None
+    except MemoryError:
+        raise error("AMP818", f"`{name}` doesn't fit into memory", exit_code=4) from None
+    except OSError as failure:
+        raise error("AMP804", f"`{name}` can't be read: {_first_line(failure)}") from None
+    return _built(schema, raw, n, problems, on_nan)
+
+
+def _read_python(source: Any, schema: Schema, on_nan: OnNan, name: str) -> Dataset:
+    problems = Problems(Part(name))
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    elif isinstance(source, (list, tuple)) and source and all(isinstance(b, pa.RecordBatch) for b in source):
+        source = pa.Table.from_batches(source)
+    if isinstance(source, pa.Table):
+        try:
+            source.validate(full=True)
+            raw, n = _from_table(source, schema, problems)
+        except pa.ArrowException as failure:
+            raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}") from None
+    elif isinstance(source, Iterable) and not isinstance(source, (str, bytes, dict)):
+        raw = jsonl.read_objects(source, name, schema, problems)
+        n = _rows(raw, problems)
+    else:
+        raise error("AMP809", f"`{name}` is a {type(source).__name__}, expected a path, paths, a pyarrow table or a list of dicts")
+    return _built(schema, raw, n, problems, on_nan)
+
+
+def _rows(raw: dict[str, Column], problems: Problems) -> int:
+    if problems.rows is not None:
+        return len(problems.rows)
+    return next(iter(raw.values())).n if raw else (0 if problems.part.lines is None else len(problems.part.lines))
+
+
+def _built(schema: Schema, raw: dict[str, Column], n: int, problems: Problems, on_nan: OnNan) -> Dataset:
+    data = build(schema, raw, n, problems, on_nan)
+    problems.raise_if_any()
+    assert data is not None
+    return data
+
+
+def _form(path: Path) -> str:
+    """Return "parquet", "arrow" or "lines", by the name's end; by the first bytes for another end."""
+    suffix = path.suffix.lower()
+    with path.open("rb") as file:
+        head = file.read(8)
+    begins = "parquet" if head[:4] == b"PAR1" else "arrow" if head[:6] == b"ARROW1" else "arrow" if head[:4] == b"\xff\xff\xff\xff" else "lines"
+    wanted = "parquet" if suffix in PARQUET else "arrow" if suffix in ARROW else "lines" if suffix in LINES else ""
+    if not wanted:
+        if begins == "lines" and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"{":
+            raise error("AMP804", f"`{path}` is neither Parquet, Arrow nor JSON lines", help=f"data files end in {_or(SUFFIXES)}")
+        return begins
+    if wanted != begins:
+        kinds = {"parquet": "a Parquet file", "arrow": "an Arrow file", "lines": "a text file of JSON lines"}
+        is_other = f": it is {kinds[begins]}" if begins != "lines" else f": it begins with {_shown(head)}"
+        raise error("AMP804", f"`{path}` is not {kinds[wanted]}{is_other}", help="the end of the name says what a data file holds; write the file again if it is damaged")
+    return wanted
+
+
+def _shown(head: bytes) -> str:
+    return f"`{head.decode()}`" if head.isascii() and head.decode().isprintable() else f"the bytes {head.hex(' ')}"
+
+
+def _first_line(failure: Exception) -> str:
+    text = str(failure).strip().splitlines()
+    return text[0][:200].lower() if text else type(failure).__name__
+
+
+# -------------------------------------------------------------------------------------------------- arrow files
+
+
+def _parquet(path: Path, schema: Schema, limit_bytes: int | None) -> Any:
+    """Return the declared columns that are there, as a table; sizes are those of the footer, looked at first."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        meta = file.metadata
+        if meta.num_rows == 0:
+            raise error("AMP805", f"`{path}` holds no instances: it has {meta.num_row_groups} row groups and no row")
+        tops = file.schema_arrow.names
+        wanted = [n for n in dict.fromkeys(schema.names) if n in tops]
+        values = sum(c.num_values for g in range(meta.num_row_groups) for c in map(meta.row_group(g).column, range(meta.num_columns)) if c.path_in_schema.split(".")[0] in wanted)
+        memory.require(20 * values, str(path), limit_bytes)  # as read, as converted and an offset each
+        table = file.read(columns=wanted, use_threads=True)
+    return _Named(table, tops)
+
+
+def _ipc(path: Path, schema: Schema) -> Any:
+    with pa.memory_map(os.fspath(path)) as source:
+        file = pa.ipc.open_file(source) if source.read(6) == b"ARROW1" else None
+        if file is None:
+            source.seek(0)
+            table = pa.ipc.open_stream(source).read_all()
+        else:
+            table = file.read_all()
+        if table.num_rows == 0:
+            raise error("AMP805", f"`{path}` holds no instances")
+        tops = table.column_names
+        table = table.select([i for i, n in enumerate(tops) if n in schema.names])
+        table.validate(full=True)  # offsets in order and in range: a file can say anything
+        raw = table.combine_chunks() if table.num_columns and table.column(0).num_chunks > 1 else table
+    return _Named(raw, tops)
+
+
+class _Named:
+    """A table of the declared columns, and the names of all columns of its file."""
+
+    def __init__(self, table: Any, names: list[str]) -> None:
+        self.table, self.names = table, names
+
+
+def _from_table(given: Any, schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
+    table, names = (given.table, given.names) if isinstance(given, _Named) else (given, given.column_names)
+    if table.num_rows == 0 and not isinstance(given, _Named):
+        raise error("AMP805", f"`{problems.part.name}` holds no instances")
+    for name in schema.names:
+        if names.count(name) > 1:
+            raise error("AMP808", f"`{problems.part.name}`: the column `{name}` is there twice", help="keep one of the two")
+    missing(schema.names, names, -1, problems)
+    raw = {}
+    for spec in schema.specs:
+        if spec.name not in names:
+            continue
+        try:
+            raw[spec.name] = arrow.column(table.column(spec.name))
+        except arrow.NotNumbers as wrong:
+            value = f" {wrong.value}" if wrong.value else ""
+            problems.add("AMP809", spec.name, wrong.row, f"`{spec.name}` holds {wrong.found}{value and ', the first is' + value}, expected {'numbers' if spec.decl.kind == 'float' else 'integers'}",
+                         f"the declaration is `{spec.declaration}`")
+    return raw, table.num_rows
+
+
+__all__ = ["LINES", "PARQUET", "ARROW", "SPLITS", "AmpError", "find", "read"]
