@@ -60,6 +60,8 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_to_target_s: float | None = None
     partial: list[dict[str, Any]] = []
     rates: list[float] = []
+    updates: dict[str, int] = {}
+    staleness: dict[str, list[int]] = {}
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +90,15 @@ class Checkpoint:
 
 
 def write(
-    run_folder: Path, program: str, state: State, weights: Arrays, optimizer: Arrays, ledger: npt.NDArray[np.int64], *, keep: int = 3, ampc_version: str = ""
+    run_folder: Path,
+    program: str,
+    state: State,
+    weights: Arrays,
+    optimizer: Arrays,
+    ledger: npt.NDArray[np.int64],
+    *,
+    keep: int = 3,
+    ampc_version: str = "",
 ) -> Path:
     """Write a checkpoint of a drained run and drop those that are neither among the last `keep` nor the best; return its folder.
 
@@ -181,7 +191,9 @@ def load(run_folder: Path, program: str, wanted: Shapes, warn: Callable[[str], N
             continue
         index, arrays = found
         _check_program(path, index, program, wanted)
-        return Checkpoint(path, index.state, arrays["weights.safetensors"], arrays["optimizer.safetensors"], arrays["ledger.safetensors"]["done"], tuple(warnings))
+        return Checkpoint(
+            path, index.state, arrays["weights.safetensors"], arrays["optimizer.safetensors"], arrays["ledger.safetensors"]["done"], tuple(warnings)
+        )
     if not run_folder.is_dir():
         raise error("AMP708", f"`{run_folder}` is no run folder", help="give `--resume` the folder that an earlier `ampc run` printed")
     if not folders:

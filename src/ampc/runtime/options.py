@@ -112,9 +112,7 @@ class RunOptions:
     clip_value: float = _f(0.0, "float", "largest absolute value in a gradient at an update; 0 is no limit", low=0, per_layer=True)
     staleness: str = _f("plain", "str", "what a backward uses: the weights of now (`plain`) or of its forward (`stash`)", choices=("plain", "stash"))
     average_every: int = _f(0, "int", "instances between averaging the replicas of a layer; 0 averages at the end of an epoch", low=0)
-    schedule: str = _f(
-        "constant", "str", "how the learning rate moves", choices=("constant", "step", "cosine", "linear")
-    )
+    schedule: str = _f("constant", "str", "how the learning rate moves", choices=("constant", "step", "cosine", "linear"))
     schedule_clock: str = _f("epochs", "str", "what the schedule counts", choices=("epochs", "instances"))
     schedule_every: int = _f(10, "int", "`step`: ticks of the clock between two drops", low=1)
     schedule_factor: float = _f(0.1, "float", "`step`: what the rate is multiplied by at a drop", above=0, high=1)
@@ -244,7 +242,9 @@ class _Collected:
 
 def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnostic:
     """Return the diagnostic for a setting that isn't one."""
-    return Diagnostic("AMP701", f"unknown setting `{name}` {where}", help=did_you_mean(name, known or SETTINGS) or "`--print-config` lists all settings")
+    return Diagnostic(
+        "AMP701", f"unknown setting `{name}` {where}", help=did_you_mean(name, known or SETTINGS) or "`--print-config` lists all settings"
+    )
 
 
 def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
@@ -266,7 +266,7 @@ def resolve(
     flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
     (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
     config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
-    Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 settings that exclude each other.
+    Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 a clash.
     """
     layers = layers or {}
     got = _Collected({}, {}, {}, [])
@@ -316,7 +316,9 @@ def _take_set(got: _Collected, text: str, layers: Mapping[str, Mapping[str, Valu
     name, equals, value = text.partition("=")
     name = name.strip()
     if not equals or not name or not value.strip():
-        got.mistakes.append(Diagnostic("AMP706", f"`--set {text}` expects `name=value` or `layer.name=value`", help="for instance `--set learning_rate=0.1`"))
+        got.mistakes.append(
+            Diagnostic("AMP706", f"`--set {text}` expects `name=value` or `layer.name=value`", help="for instance `--set learning_rate=0.1`")
+        )
         return
     layer, dot, key = name.rpartition(".")
     if dot:
@@ -334,7 +336,9 @@ def _check_together(o: RunOptions) -> None:
     if o.group_by_length and o.group == 1:
         mistakes.append(Diagnostic("AMP714", "`group_by_length` needs groups, but `group` is 1", help="give `--group` a number above 1"))
     if o.mode == "sync" and o.staleness != "plain":
-        mistakes.append(Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`"))
+        mistakes.append(
+            Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`")
+        )
     if mistakes:
         raise AmpError(mistakes)
 

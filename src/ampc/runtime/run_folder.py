@@ -49,6 +49,7 @@ class RunFolder:
     def __init__(self, path: Path, *, force: bool = False) -> None:
         self.path = path
         self.force = force
+        self.ours = False  # whether `create` or `reopen` has made it the folder of this run
 
     def check(self) -> None:
         """Raise AMP707 if the folder may not be used; nothing is created or removed."""
@@ -58,7 +59,11 @@ class RunFolder:
             if not (self.path / "config.toml").is_file():
                 raise error("AMP707", f"`{self.path}` exists and is no run folder", help="give another path with `-o`")
             if not self.force:
-                raise error("AMP707", f"the run folder `{self.path}` exists already", help="`--force` overwrites it, `--resume` continues it, `-o` gives another")
+                raise error(
+                    "AMP707",
+                    f"the run folder `{self.path}` exists already",
+                    help="`--force` overwrites it, `--resume` continues it, `-o` gives another",
+                )
 
     def create(self, options: RunOptions, inputs: Mapping[str, Any]) -> None:
         """Make the folder (dropping the files of an earlier run if `force`), and write `config.toml` and `env.json`."""
@@ -76,7 +81,7 @@ class RunFolder:
         self.describe(options, inputs)
 
     def reopen(self, options: RunOptions, inputs: Mapping[str, Any], epochs: int) -> None:
-        """Continue a folder: the new configuration replaces the old, and records of epochs from `epochs` on are dropped."""
+        """Continue a folder: the new configuration replaces the old, and records beyond the first `epochs` epochs are dropped."""
         path = self.path / "metrics.jsonl"
         kept = []
         for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
@@ -84,7 +89,7 @@ class RunFolder:
                 record = msgspec.json.decode(line)
             except msgspec.MsgspecError:
                 continue  # the last line of a killed run
-            if isinstance(record, dict) and isinstance(record.get("epoch"), int) and record["epoch"] < epochs and not record.get("interrupted"):
+            if isinstance(record, dict) and isinstance(record.get("epoch"), int) and record["epoch"] <= epochs and not record.get("interrupted"):
                 kept.append(line if line.endswith(b"\n") else line + b"\n")
         write_bytes(path, b"".join(kept))
         (self.path / "summary.json").unlink(missing_ok=True)
@@ -92,6 +97,7 @@ class RunFolder:
 
     def describe(self, options: RunOptions, inputs: Mapping[str, Any]) -> None:
         """Write what the run was asked (`config.toml`, which `ampc.toml` could be) and what it runs on (`env.json`)."""
+        self.ours = True
         lines = ["", "[input]"] + [f"{key} = {_toml(value)}" for key, value in inputs.items() if value is not None]
         write_bytes(self.path / "config.toml", (to_toml(options) + "\n".join(lines) + "\n").encode())
         write_bytes(self.path / "env.json", _json(environment()))

@@ -14,7 +14,9 @@ from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean
 
 Operator = Literal[">=", "<=", ">", "<"]
 LIMIT = 1000
-_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?)|(?P<op>>=|<=|==|!=|=|>|<)|(?P<paren>[()]))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_.]*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?)|(?P<op>>=|<=|==|!=|=|>|<)|(?P<paren>[()]))"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +82,9 @@ def check_names(condition: Condition, text: str, known: Iterable[str]) -> None:
     if isinstance(condition, Compare):
         if condition.name not in known:
             values = "this run has " + ", ".join(f"`{k}`" for k in known)
-            raise _error("AMP704", text, condition.column, f"`{condition.name}` is no value of this run", did_you_mean(condition.name, known) or values)
+            raise _error(
+                "AMP704", text, condition.column, f"`{condition.name}` is no value of this run", did_you_mean(condition.name, known) or values
+            )
         return
     for part in condition.parts:
         check_names(part, text, known)

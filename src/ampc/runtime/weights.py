@@ -124,7 +124,9 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
     """
     missing = [n for n in wanted if n not in arrays]
     extra = [n for n in arrays if n not in wanted]
-    notes = [f"`{n}` has shape {_shape(arrays[n].shape)}, the program wants {_shape(s)}" for n, s in wanted.items() if n in arrays and arrays[n].shape != s]
+    notes = [
+        f"`{n}` has shape {_shape(arrays[n].shape)}, the program wants {_shape(s)}" for n, s in wanted.items() if n in arrays and arrays[n].shape != s
+    ]
     notes += [f"`{n}` holds {arrays[n].dtype}, not floating-point numbers" for n in wanted if n in arrays and arrays[n].dtype.kind != "f"]
     bad = len(notes)
     if not partial:
@@ -225,7 +227,11 @@ def _read_map(path: Path) -> dict[str, str]:
     except (OSError, ValueError, RecursionError) as e:
         raise error("AMP712", f"the name map `{path}` can't be read: {str(e).lower()[:200]}") from e
     if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
-        raise error("AMP712", f"the name map `{path}` expects one text for each name", help='write `"step.w" = "rnn.weight"`, with quotes around a name with a dot')
+        raise error(
+            "AMP712",
+            f"the name map `{path}` expects one text for each name",
+            help='write `"step.w" = "rnn.weight"`, with quotes around a name with a dot',
+        )
     return document
 
 

@@ -1,0 +1,121 @@
+"""The long forms of the diagnostics of a run: settings, conditions, run folders, weights, checkpoints, and losses that blow up."""
+
+from __future__ import annotations
+
+from ampc.explanation import Explanation
+
+CODES: dict[str, Explanation] = {
+    "AMP701": Explanation(
+        "unknown setting",
+        "A setting of a run has a fixed name, whether it comes from a flag, from `--set`, from the model's `train:` block or from `ampc.toml`. "
+        "`ampc run MANIFEST --print-config` lists them all with their values and where each came from. Parameters of the model (`hidden`, ...) are "
+        "fixed when it is compiled, and some settings belong to the whole run and can't differ from layer to layer.",
+        "ampc run manifest.json --set learning_rat=0.1",
+        "ampc run manifest.json --set learning_rate=0.1",
+    ),
+    "AMP702": Explanation(
+        "value of a setting is of the wrong type or out of range",
+        "The message says what the setting accepts. Values are never rounded or clamped in silence.",
+        "ampc run manifest.json --set momentum=1.5",
+        "ampc run manifest.json --set momentum=0.9",
+    ),
+    "AMP703": Explanation(
+        "the condition of `until` can't be read",
+        "A condition compares values with numbers (`>=`, `<=`, `>`, `<`) and joins comparisons by `and`, `or` and parentheses; `and` binds tighter. "
+        "Numbers may be written as percentages. The mark shows where reading stopped.",
+        "ampc run manifest.json --until 'accuracy => 97%'",
+        "ampc run manifest.json --until 'accuracy >= 97%'",
+    ),
+    "AMP704": Explanation(
+        "no such value to watch",
+        "`until` and `watch` may name `loss` and the metrics that the model declares; with `train.` before the name it is the value of the training pass, "
+        "else of the validation (or of the training pass where there is no validation data).",
+        "ampc run manifest.json --until 'acuracy >= 0.97'",
+        "ampc run manifest.json --until 'accuracy >= 0.97'",
+    ),
+    "AMP705": Explanation(
+        "no such layer",
+        "A setting or pre-trained weights were given for a layer that the model doesn't have. A family (`Linear(...) for kind in kinds`) is named as a whole "
+        "by its name, a member by `name.0`, `name.1`, and so on.",
+        "ampc run manifest.json --set stepp.learning_rate=0.1",
+        "ampc run manifest.json --set step.learning_rate=0.1",
+    ),
+    "AMP706": Explanation(
+        "settings that can't be read",
+        "`--set` takes `name=value` or `layer.name=value`; `ampc.toml` is TOML with a `[run]` table and `[run.layer.NAME]` tables.",
+        "ampc run manifest.json --set learning_rate 0.1",
+        "ampc run manifest.json --set learning_rate=0.1",
+    ),
+    "AMP707": Explanation(
+        "the run folder can't be used",
+        "A run never overwrites what is there. `--force` replaces an earlier *run folder* (one with a `config.toml`), never another kind of folder; "
+        "`--resume` continues a run; without `-o` a new folder `runs/<model>-<n>` is made.",
+        "ampc run manifest.json -o runs/first     # a second time",
+        "ampc run manifest.json -o runs/second",
+    ),
+    "AMP708": Explanation(
+        "no checkpoint to resume from",
+        "`--resume` takes a run folder and loads its newest checkpoint whose files all have the sizes and SHA-256 sums that its index lists. Damaged ones are "
+        "named and passed over; if none is left, the run is not started afresh in silence.",
+        "ampc run manifest.json --resume runs/damaged",
+        "ampc run manifest.json",
+    ),
+    "AMP709": Explanation(
+        "the checkpoint is of another program",
+        "A checkpoint belongs to one program: the same layers, shapes and graph. A model that was changed or compiled with other parameters can't resume it; "
+        "its weights can be a starting point where names and shapes agree.",
+        "ampc run other/manifest.json --resume runs/first",
+        "ampc run other/manifest.json --init runs/first/weights.safetensors",
+    ),
+    "AMP710": Explanation(
+        "weights don't fit the program",
+        "Every tensor of the file has to have the name and shape of a parameter, and every parameter has to be there: `layer.w`, `layer.b`, `layer.table`, ... "
+        "`--init-partial` takes over the names that agree and lists the others; a wrong shape is refused even then.",
+        "ampc run manifest.json --init half.safetensors",
+        "ampc run manifest.json --init half.safetensors --init-partial",
+    ),
+    "AMP711": Explanation(
+        "the weights file is not sound",
+        "Weights are read from safetensors files only; the file is missing, cut short, damaged, or of another format. A PyTorch `.pt` file may run code when it "
+        "is read: save its state dict with `safetensors.torch.save_file` and name the map with `--names`.",
+        "ampc run manifest.json --init model.pt",
+        "ampc run manifest.json --init model.safetensors --names torch",
+    ),
+    "AMP712": Explanation(
+        "the name map can't be used",
+        "A name map is TOML or JSON with one text for each layer or parameter of the program: its name in the PyTorch state dict.",
+        'step = ["rnn.weight", "rnn.bias"]',
+        'step = "rnn"\n"head.w" = "classifier.weight"',
+    ),
+    "AMP714": Explanation(
+        "settings exclude each other",
+        "The message names both. Nothing is ignored in silence: a setting that could have no effect beside another one is refused.",
+        "ampc run manifest.json --group-by-length",
+        "ampc run manifest.json --group-by-length --group 100",
+    ),
+    "AMP715": Explanation(
+        "the loss is not a finite number",
+        "The mean loss of an epoch became infinite or not a number, most often because the learning rate is too high. With `--on-nan stop` the run fails and keeps "
+        "the last checkpoint; `skip` undoes the epoch and goes on (three times in succession at most); `ignore` goes on.",
+        "ampc run manifest.json --learning-rate 1000",
+        "ampc run manifest.json --learning-rate 0.001 --set clip_norm=1",
+    ),
+    "AMP716": Explanation(
+        "the run can't be resumed with these inputs",
+        "A resumed run goes on in the order of the run it continues, so data, `seed` and `shuffle` have to be the same.",
+        "ampc run manifest.json --resume runs/first --seed 7",
+        "ampc run manifest.json --resume runs/first",
+    ),
+    "AMP717": Explanation(
+        "no data to run on",
+        "The files hold no instance, no file was found, or the program has nothing to be asked for. An empty validation set never counts as a value of 0.",
+        "ampc run manifest.json --data empty/",
+        "ampc run manifest.json --data data/",
+    ),
+    "AMP730": Explanation(
+        "a file can't be written",
+        "The disk is full or the folder doesn't allow it. The run stops with exit code 4; finished checkpoints stay as they were and can be resumed.",
+        "ampc run manifest.json -o /read-only/run",
+        "ampc run manifest.json -o runs/run",
+    ),
+}

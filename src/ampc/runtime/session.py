@@ -1,0 +1,425 @@
+"""A training run from the first epoch to the last: order, schedule, validation, target, patience, checkpoints, interrupts, records.
+
+The session knows what an epoch is and nothing of how instances are executed: it drives anything with an engine's methods. An order depends
+on the seed and the epoch alone. All state that a resumed run needs is in `_State` and in the engine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ampc.data.dataset import Dataset
+from ampc.diagnostics import AmpError, did_you_mean, error
+from ampc.ir.graph import Graph
+from ampc.runtime import checkpoint, schedule, until
+from ampc.runtime.checkpoint import State
+from ampc.runtime.contract import EngineFactory, EngineLike, Order
+from ampc.runtime.events import Array, Epoch, EpochResult, Event, Note, Phase, Progress, mean_staleness, merge_results
+from ampc.runtime.interrupts import Interrupts, StopNow
+from ampc.runtime.options import RunOptions
+from ampc.runtime.run_folder import RunFolder, version
+from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, metric_names, undefined_reasons
+from ampc.runtime.weights import shapes
+
+UNDONE_LIMIT = 3
+"""With `on_nan = skip`, so many epochs in succession may be undone before the run fails."""
+
+
+@dataclasses.dataclass(slots=True)
+class _State:
+    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them."""
+
+    epoch: int = 0
+    instances: int = 0
+    ledger: Order = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    parts: list[EpochResult] = dataclasses.field(default_factory=list)
+    elapsed_s: float = 0.0
+    best_value: float | None = None
+    best_epoch: int | None = None
+    best_step: int | None = None
+    since_best: int = 0
+    time_to_target_s: float | None = None
+    rates: list[float] = dataclasses.field(default_factory=list)
+    undone: int = 0
+
+
+class Session:
+    """One run of one program. Everything that can be wrong with the settings is found by the constructor or before the first update."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        options: RunOptions,
+        make_engine: EngineFactory,
+        *,
+        program: str = "",
+        folder: RunFolder | None = None,
+        inputs: dict[str, Any] | None = None,
+        initial: dict[str, Array] | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to start from (perhaps a few)."""
+        self.graph, self.options, self.make_engine, self.program = graph, options, make_engine, program
+        self.folder, self.inputs, self.initial, self.on_event = folder, inputs or {}, initial, on_event
+        self.metrics = metric_names(graph)
+        self.condition = until.parse(options.until) if options.until.strip() else None
+        self.known = ["loss", *self.metrics, "train.loss", *(f"train.{m}" for m in self.metrics)]
+        if self.condition is not None:
+            until.check_names(self.condition, options.until, self.known)
+        self.watch = options.watch or (self.metrics[0] if self.metrics else "loss")
+        if self.watch not in self.known:
+            hint = did_you_mean(self.watch, self.known) or "this run has " + ", ".join(f"`{k}`" for k in self.known)
+            raise error("AMP704", f"`watch` names `{self.watch}`, which is no value of this run", help=hint)
+        self.rising = is_better_when_higher(graph, self.watch)
+        self.state = _State()
+        self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
+        self._engine: EngineLike | None = None
+
+    # ------------------------------------------------------------------------------------------ the engine
+
+    @property
+    def engine(self) -> EngineLike:
+        """The engine, made when it is first needed."""
+        if self._engine is None:
+            self._engine = self.make_engine(self.options.engine(), self.initial)
+        return self._engine
+
+    def _timed(self, dataset: Dataset, order: Order, **how: Any) -> tuple[EpochResult, float]:
+        """Run a pass; return its result and the wall time that it took without compilation."""
+        compiled, began = self.engine.compile_seconds, time.perf_counter()
+        result = self.engine.run(dataset, order, **how)
+        return result, max(0.0, time.perf_counter() - began - (self.engine.compile_seconds - compiled))
+
+    # ------------------------------------------------------------------------------------------ forward only
+
+    def evaluate(self, dataset: Dataset) -> dict[str, float | None]:
+        """Return the mean loss and the metrics of the current weights on `dataset`; None where a metric is undefined."""
+        _not_empty(dataset)
+        self.engine.bind(dataset)
+        self.on_event(Phase("validate", 0, 0, dataset.n))
+        result = self.engine.run(dataset, np.arange(dataset.n), train=False, on_progress=self.on_event)
+        return defined_values(result)
+
+    def predict(self, dataset: Dataset) -> dict[str, list[Array]]:
+        """Return for each `output` of the program one float32 [rows, columns] array per instance, in the order of `dataset`."""
+        _not_empty(dataset)
+        self.engine.bind(dataset)
+        self.on_event(Phase("predict", 0, 0, dataset.n))
+        return self.engine.run(dataset, np.arange(dataset.n), train=False, outputs=True, on_progress=self.on_event).outputs
+
+    # ------------------------------------------------------------------------------------------ training
+
+    def train(self, training: Dataset, validation: Dataset | None = None, *, resume: Path | None = None) -> Summary:
+        """Train until the epochs are done, the target holds, patience ends or a signal comes; return the summary.
+
+        resume: a run folder whose newest sound checkpoint is continued. A first SIGINT or SIGTERM drains, writes a checkpoint and returns a
+        summary with `interrupted`; a second one raises `StopNow`. Raises AmpError: before the first update for wrong input, AMP715 (exit 3)
+        for a loss that isn't finite.
+        """
+        began = time.perf_counter()
+        _not_empty(training)
+        if validation is not None:
+            _not_empty(validation)
+        if self.folder is not None and resume is None:
+            self.folder.check()
+        interrupts = Interrupts()
+        try:
+            with interrupts:
+                loaded = self._load(resume, training) if resume is not None else None
+                for dataset in (validation, training):
+                    if dataset is not None:
+                        self.engine.bind(dataset)
+                if self.folder is not None:
+                    if loaded is None:
+                        self.folder.create(self.options, self.inputs)
+                    else:
+                        self.folder.reopen(self.options, self.inputs, self.state.epoch)
+                self.summary.skipped = training.skipped
+                if training.skipped:
+                    self.on_event(
+                        Note(f"{training.skipped} of {training.n + training.skipped} training instances are left out: a value isn't finite")
+                    )
+                self._epochs(training, validation, interrupts)
+        except StopNow as stop:
+            self._finish("interrupted", began, stop.exit_code)
+            raise
+        except AmpError as e:
+            self._finish("failed", began, e.exit_code)
+            raise
+        code = interrupts.exit_code if self.summary.stopped == "interrupted" else 0
+        return self._finish(self.summary.stopped, began, code)
+
+    def _epochs(self, training: Dataset, validation: Dataset | None, interrupts: Interrupts) -> None:
+        state, o = self.state, self.options
+        while state.epoch < o.epochs:
+            epoch = state.epoch
+            before = (self.engine.parameters, self.engine.optimizer_state()) if o.on_nan == "skip" else None
+            interrupts.draining = True
+            result, train_s, rate = self._pass(training, epoch, interrupts)
+            if result is None:
+                self.summary.stopped = "interrupted"
+                self._checkpoint(training.n)
+                return
+            if not math.isfinite(result.loss) and o.on_nan != "ignore":
+                self._not_finite(epoch, before)
+                continue
+            state.undone = 0
+            checked, validation_s = self._validate(validation, epoch, interrupts)
+            if checked is not None and checked.interrupted:
+                self.summary.stopped = "interrupted"
+                self._checkpoint(training.n)
+                return
+            improved = self._record(result, checked, rate, train_s, validation_s)
+            self.summary.stopped = self._why_stop(interrupts)
+            last = self.summary.stopped != "" or state.epoch == o.epochs
+            if last or (o.checkpoint_every and state.epoch % o.checkpoint_every == 0):
+                self._checkpoint(training.n, best=improved)
+            if self.summary.stopped:
+                return
+        self.summary.stopped = "epochs"
+
+    def _pass(self, training: Dataset, epoch: int, interrupts: Interrupts) -> tuple[EpochResult | None, float, float]:
+        """Train what is left of an epoch, part by part. Return (its result, or None after an interrupt; seconds; the rate it began with)."""
+        state, o = self.state, self.options
+        order = epoch_order(training.n, o.seed, epoch, o.shuffle)
+        todo = order[~np.isin(order, state.ledger)] if len(state.ledger) else order
+        self.on_event(Phase("train", epoch, o.epochs, training.n))
+        first_rate = o.learning_rate * schedule.factor(o, *schedule.tick(o, epoch, training.n, 0))
+        elapsed = state.elapsed_s
+        for stop_at in _ends(o, training.n, len(state.ledger)):
+            done = len(state.ledger)
+            self._set_rate(schedule.factor(o, *schedule.tick(o, epoch, training.n, done)))
+            part, todo = todo[: stop_at - done], todo[stop_at - done :]
+            result, seconds = self._timed(training, part, train=True, epoch=epoch, on_progress=self._shifted(training.n), stop=interrupts.requested)
+            finished = part if result.instances_done is None else np.asarray(result.instances_done, np.int64)
+            state.parts.append(dataclasses.replace(result, seconds=seconds, instances_done=None))
+            state.ledger = np.concatenate([state.ledger, finished])
+            state.instances += len(finished)
+            state.elapsed_s += seconds
+            if interrupts.requested() or result.interrupted:
+                return None, 0.0, first_rate
+            if o.checkpoint_instances and stop_at < training.n:
+                self._checkpoint(training.n)
+        return merge_results(state.parts), state.elapsed_s - elapsed, first_rate
+
+    def _shifted(self, total: int) -> Callable[[Progress], None]:
+        """Return a receiver that turns the progress of a part into that of the epoch."""
+        before = len(self.state.ledger)
+        loss = sum(p.loss * p.instances for p in self.state.parts)
+        seconds = sum(p.seconds for p in self.state.parts)
+        return lambda p: self.on_event(
+            dataclasses.replace(p, done=p.done + before, total=total, loss_sum=p.loss_sum + loss, seconds=p.seconds + seconds)
+        )
+
+    def _set_rate(self, factor: float) -> None:
+        self.engine.learning_rate = factor
+
+    def _validate(self, validation: Dataset | None, epoch: int, interrupts: Interrupts) -> tuple[EpochResult | None, float]:
+        if validation is None:
+            return None, 0.0
+        self.on_event(Phase("validate", epoch, self.options.epochs, validation.n))
+        order = np.arange(validation.n)
+        result, seconds = self._timed(validation, order, train=False, epoch=epoch, on_progress=self.on_event, stop=interrupts.requested)
+        if not result.interrupted:
+            self.state.elapsed_s += seconds
+        return result, seconds
+
+    def _record(self, result: EpochResult, checked: EpochResult | None, rate: float, train_s: float, validation_s: float) -> bool:
+        """Close the epoch: best value, target, the line in `metrics.jsonl`. Return whether it is the best so far."""
+        state = self.state
+        trained, validated = defined_values(result), {} if checked is None else defined_values(checked)
+        values = {f"train.{k}": v for k, v in trained.items()} | (validated or trained)
+        improved = self._improved(values.get(self.watch))
+        state.epoch += 1
+        state.since_best = 0 if improved else state.since_best + (values.get(self.watch) is not None)
+        if improved:
+            state.best_value, state.best_epoch = values[self.watch], state.epoch
+        if self.condition is not None and state.time_to_target_s is None and until.holds(self.condition, values):
+            state.time_to_target_s = state.elapsed_s
+        seconds = sum(p.seconds for p in state.parts)
+        per_s = result.instances / seconds if seconds > 0 else 0.0
+        state.rates.append(per_s)
+        epoch = Epoch(
+            state.epoch,
+            trained.pop("loss"),
+            trained,
+            validated,
+            undefined_reasons(trained, validated),
+            rate,
+            result.instances,
+            self.summary.skipped + result.skipped,
+            seconds,
+            validation_s,
+            state.elapsed_s,
+            per_s,
+            result.updates,
+            {layer: mean_staleness(h) for layer, h in result.staleness.items()},
+            improved,
+        )
+        self.summary.add(result, epoch)
+        state.parts, state.ledger = [], np.zeros(0, np.int64)
+        if self.folder is not None:
+            self.folder.add(epoch)
+            if improved:
+                self.folder.weights(self.engine.parameters, self.program, best=True)
+        self.on_event(epoch)
+        return improved
+
+    def _improved(self, value: float | None) -> bool:
+        """Whether `value` is the best so far; an undefined one never is."""
+        if value is None or not math.isfinite(value):
+            return False
+        best = self.state.best_value
+        return best is None or (value > best if self.rising else value < best)
+
+    def _why_stop(self, interrupts: Interrupts) -> str:
+        if interrupts.requested():
+            return "interrupted"
+        if self.state.time_to_target_s is not None:
+            return "target"
+        if self.options.patience and self.state.since_best >= self.options.patience:
+            return "patience"
+        return ""
+
+    def _not_finite(self, epoch: int, before: tuple[dict[str, Array], dict[str, Array]] | None) -> None:
+        """Obey `on_nan`: fail, or undo the epoch and go on with the next."""
+        state = self.state
+        state.undone += 1
+        if before is None or state.undone >= UNDONE_LIMIT:
+            times = f" in {state.undone} epochs in succession" if before is not None else f" in epoch {epoch + 1}"
+            raise error(
+                "AMP715",
+                f"the loss is not a finite number{times}",
+                exit_code=3,
+                help="lower `learning_rate`, or set `clip_norm`; the last checkpoint is from before",
+                notes=(f"`on_nan` is `{self.options.on_nan}`",),
+            )
+        self.engine.set_parameters(before[0])
+        self.engine.set_optimizer_state(before[1])
+        state.parts, state.ledger, state.epoch = [], np.zeros(0, np.int64), epoch + 1
+        self.on_event(Note(f"the loss of epoch {epoch + 1} is not a finite number: the epoch is undone"))
+
+    # ------------------------------------------------------------------------------------------ checkpoints
+
+    def _checkpoint(self, rows: int, *, best: bool = False) -> None:
+        """Write a checkpoint of the drained engine, and the last weights."""
+        if self.folder is None:
+            return
+        s, o = self.state, self.options
+        step = checkpoint.next_step(self.folder.path)
+        if best:
+            s.best_step = step
+        parts = [msgspec.to_builtins(dataclasses.replace(p, outputs={}, instances_done=None)) for p in s.parts]
+        record = State(
+            step=step,
+            instances=s.instances,
+            epoch=s.epoch,
+            done_in_epoch=len(s.ledger),
+            seed=o.seed,
+            rows=rows,
+            shuffle=o.shuffle,
+            learning_rate=o.learning_rate,
+            elapsed_s=s.elapsed_s,
+            watch=self.watch,
+            best_value=s.best_value,
+            best_epoch=s.best_epoch,
+            best_step=s.best_step,
+            epochs_since_best=s.since_best,
+            time_to_target_s=s.time_to_target_s,
+            partial=parts,
+            rates=s.rates,
+            updates=self.summary.updates,
+            staleness={k: v["histogram"] for k, v in self.summary.staleness.items()},
+        )
+        weights = self.engine.parameters
+        checkpoint.write(
+            self.folder.path, self.program, record, weights, self.engine.optimizer_state(), s.ledger, keep=o.keep, ampc_version=version()
+        )
+        self.folder.weights(weights, self.program)
+
+    def _load(self, folder: Path, training: Dataset) -> checkpoint.Checkpoint:
+        """Take over the newest sound checkpoint. Raises AMP708, AMP709, or AMP716 if this run could not be the same."""
+        found = checkpoint.load(folder, self.program, shapes(self.graph), lambda text: self.on_event(Note(text)))
+        c, o = found.state, self.options
+        if c.rows != training.n:
+            raise error(
+                "AMP716", f"the checkpoint's run had {c.rows} training instances, this data has {training.n}", help="resume with the same data"
+            )
+        for name, old, new in (("seed", c.seed, o.seed), ("shuffle", c.shuffle, o.shuffle)):
+            if old != new:
+                raise error(
+                    "AMP716",
+                    f"`{name}` was `{old}` in the run that is resumed, got `{new}`",
+                    help=f"leave `{name}` as it was: it decides the order of instances",
+                )
+        self.engine.set_parameters(dict(found.weights))
+        self.engine.set_optimizer_state(dict(found.optimizer))
+        parts = [msgspec.convert(p, EpochResult, strict=False) for p in c.partial]
+        same = c.watch == self.watch
+        self.state = _State(
+            c.epoch,
+            c.instances,
+            found.ledger,
+            parts,
+            c.elapsed_s,
+            c.best_value if same else None,
+            c.best_epoch if same else None,
+            c.best_step,
+            c.epochs_since_best if same else 0,
+            None,
+            list(c.rates),
+        )
+        self.summary.updates = dict(c.updates)
+        self.summary.staleness = {k: {"mean": mean_staleness(h), "max": None, "histogram": h} for k, h in c.staleness.items()}
+        self.summary.resumed_from = str(found.path)
+        return found
+
+    def _finish(self, stopped: str, began: float, exit_code: int) -> Summary:
+        """Fill the summary and write it if there is a folder (there is none if nothing has begun)."""
+        s, state = self.summary, self.state
+        s.stopped, s.interrupted, s.exit_code = stopped, stopped == "interrupted", exit_code
+        s.epochs, s.instances, s.elapsed_s, s.time_to_target_s = state.epoch, state.instances, state.elapsed_s, state.time_to_target_s
+        s.target_reached = state.time_to_target_s is not None
+        s.train_instances_per_s = statistics.median(state.rates) if state.rates else None
+        s.wall_s = time.perf_counter() - began
+        s.compile_s = self._engine.compile_seconds if self._engine is not None else 0.0
+        if state.best_epoch is not None:
+            s.best = {"value": state.best_value, "name": self.watch, "epoch": state.best_epoch}
+        if self.folder is not None and self.folder.ours:
+            s.run_folder = str(self.folder.path)
+            self.folder.summary(dataclasses.asdict(s))
+        return s
+
+
+# ------------------------------------------------------------------------------------------ small pieces
+
+
+def epoch_order(n: int, seed: int, epoch: int, shuffle: bool) -> Order:
+    """Return int64 [n], the order of an epoch: drawn from the seed and the epoch alone, or 0, 1, ... without `shuffle`."""
+    if not shuffle:
+        return np.arange(n, dtype=np.int64)
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch]))).permutation(n).astype(np.int64)
+
+
+def _ends(o: RunOptions, n: int, done: int) -> list[int]:
+    """Return the positions in the epoch, beyond `done`, at which a pass has to drain; the last is n (none if all is done)."""
+    ends = {n}
+    if o.checkpoint_instances:
+        ends.update(range(o.checkpoint_instances, n, o.checkpoint_instances))
+    if schedule.moves_within_epoch(o):
+        ends.update(range(0, n, -(-n // schedule.PARTS)))
+    return sorted(e for e in ends if e > done)
+
+
+def _not_empty(dataset: Dataset) -> None:
+    if dataset.n == 0:
+        raise error("AMP717", f"`{dataset.source}` holds no instance", help="give data with at least one row")
