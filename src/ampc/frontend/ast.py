@@ -25,6 +25,14 @@ class Bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """`"accuracy >= 0.97"`: only as the value of a setting or of a layer's option; `value` is without its quotes."""
+
+    value: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     id: str
     span: Span
@@ -97,7 +105,7 @@ class Join:
     span: Span
 
 
-Expr = Number | Bool | Name | Unary | Binary | Call | Index | Slice | Join
+Expr = Number | Bool | Text | Name | Unary | Binary | Call | Index | Slice | Join
 
 # ------------------------------------------------------------------------------------------------ instance
 
