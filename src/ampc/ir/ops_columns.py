@@ -300,7 +300,18 @@ def _logic(name: str, n: int, f: Callable[[list[Array]], Array], help: str) -> O
     return Op(name, "integer", rule, lambda o, fs, p, a: f([x != 0 for x in o]).astype(np.int64), no_bwd, help, messages=(n, n))
 
 
+def _gate_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    if not types[1].integer or types[1].cols != 1 or types[1].rows:
+        raise ShapeError(f"`gate` waits for one integer, got {shown(types[1])}")
+    return (types[0],)
+
+
+def _gate_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
+    return [dy, np.zeros(operands[1].shape, dy.dtype)], {}
+
+
 INTEGERS = (
+    Op("gate", "integer", _gate_rule, lambda o, f, p, a: o[0], _gate_bwd, "x, once the integer is there: holds a message back until its branch is decided", messages=(2, 2)),
     Op("argmax", "integer", _argmax_rule, _argmax, no_bwd, "column of the greatest value, the first of equal ones"),
     _compare("less", lambda a, b: a < b, "1 where x < y, else 0"),
     _compare("less_equal", lambda a, b: a <= b, "1 where x <= y, else 0"),
