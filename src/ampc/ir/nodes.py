@@ -133,7 +133,13 @@ class Decided(Tagged, frozen=True):
     cases: tuple[tuple[int, ...], ...]
 
 
-Test = Within | First | Match | Decided
+class Dealt(Tagged, frozen=True):
+    """Port i of `count` for the instances that are dealt to copy i of a layer: the admissions are counted, and dealt in turn."""
+
+    count: int
+
+
+Test = Within | First | Match | Decided | Dealt
 
 
 class Enter(Tagged, frozen=True):

@@ -1,0 +1,220 @@
+"""Names for the integer table `I`: fixed header words, and one cell for each number that kernels need but only a run knows.
+
+A cell is an offset, an address of a field, a capacity. The code generator asks for cells while it writes text; the engine fills them when
+it is bound to data, so that kernels need no new compilation for other data, more instances in flight or more workers.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, auto
+
+
+class H(IntEnum):
+    """Words of the header. Those that two threads touch lie on cache lines (8 words) of their own."""
+
+    STOP = 0
+    """1: workers return."""
+    ERROR = 8
+    """A runtime fault, see `worker`; the detail is in the next word."""
+    HALT = 16
+    """1: admit no more instances (drain)."""
+    DONE = 24
+    """Instances retired."""
+    ADMITTED = 32
+    ACKS = 40
+    """Layers that have answered the last update order (synchronous mode)."""
+    NONFINITE = 48
+    """1 + the number of the first instance whose loss was not finite; the next word holds its segment."""
+    NONFINITE_COUNT = 56
+    BEATS = 64
+    """Turns in which something happened, for the watchdog (written by the source's worker)."""
+
+    TRAIN = 72
+    """1: backward computes gradients; 0: it only answers."""
+    UPDATE = auto()
+    """1: layers update themselves; 0: gradients stay in their accumulators."""
+    SYNC = auto()
+    WORKERS = auto()
+    SLOTS = auto()
+    GROUP = auto()
+    """Slots in a cohort: admitted together."""
+    COHORTS = auto()
+    COHORT_SIZE0 = auto()
+    """I: how many instances each cohort has in flight; then how many were admitted."""
+    BATCH = auto()
+    """Synchronous mode: instances between two updates."""
+    IN_BATCH = auto()
+    TOTAL = auto()
+    """Instances of this pass; their numbers are at ORDER0."""
+    ORDER0 = auto()
+    BREAKS0 = auto()
+    """I: 1 at each position of the order where a new group must begin, or -1 for groups by count alone."""
+    ARENA0 = auto()
+    """F: slot s has its arena at ARENA0 + s * ARENA_STRIDE."""
+    ARENA_STRIDE = auto()
+    COUNT0 = auto()
+    """I: slot s has its counters at COUNT0 + s * COUNT_STRIDE."""
+    COUNT_STRIDE = auto()
+    SLOT0 = auto()
+    """I: instance of each slot; then its place in the order; then its deal number."""
+    WORK0 = auto()
+    """I: worker w has its block at WORK0 + w * WORK_STRIDE."""
+    WORK_STRIDE = auto()
+    SCRATCH0 = auto()
+    """F: worker w has its scratch at SCRATCH0 + w * SCRATCH_STRIDE."""
+    SCRATCH_STRIDE = auto()
+    CAP = auto()
+    """Most tokens in one firing."""
+    SEGMENTS = auto()
+    SEG0 = auto()
+    """I: SEG words for each segment, see `S`."""
+    LAYERS = auto()
+    LAYER0 = auto()
+    """I: LAYER words for each layer, see `L`."""
+    QUEUE0 = auto()
+    """I: queue q has its control words at QUEUE0 + q * 8, see `Q`."""
+    RING0 = auto()
+    """I: control words of the ring from worker a to b at RING0 + (a * WORKERS + b) * 32; see `R`."""
+    EPOCH = auto()
+    SEED = auto()
+    STATS = auto()
+    """D: doubles in each worker's block of sums."""
+    STAT0 = auto()
+    """D: worker w sums losses and metrics from STAT0 + w * STATS on."""
+    HYPER0 = auto()
+    """D: doubles of layer l from HYPER0 + l * HYPER on, see `P`."""
+    WEIGHT0 = auto()
+    """D: 1 / (messages of the slot's instance through layer l) at WEIGHT0 + slot * LAYERS + l; 0: count them."""
+    TRACE0 = auto()
+    """I: trace buffer of worker w at TRACE0 + w * TRACE_STRIDE; 0: no trace."""
+    TRACE_STRIDE = auto()
+    SCHEDULE = auto()
+    """0: most waiting rows first (backward counts double); 1: drawn by the step driver's random numbers."""
+    RANDOM = auto()
+    """State of the step driver's random numbers."""
+    END = auto()
+
+
+class S(IntEnum):
+    """Words of a segment's record at SEG0 + s * SEG."""
+
+    OWNER = 0
+    NEED = 1
+    """Messages that one firing waits for; those of Group elements are not among them."""
+    TAKE = 2
+    """Most tokens in one firing."""
+    ARRIVED = 3
+    """Offset of the arrival counters in a slot's counters, by index."""
+    PENDING = 4
+    """Offset of the counters of unanswered messages."""
+    COUNTED = 5
+    """1: arrivals must be counted (NEED > 1 or Groups)."""
+    LAYERS_FROM = 6
+    """I: numbers of the segment's layers, for the cap on one backward firing; then how many."""
+    LAYERS_N = 7
+
+
+class Q(IntEnum):
+    """Words of a ready queue: 2 s is the forward queue of segment s, 2 s + 1 its backward one."""
+
+    BUFFER = 0
+    MASK = 1
+    HEAD = 2
+    TAIL = 3
+    ROWS = 4
+    """How much one token weighs in the choice of what to fire."""
+
+
+class R(IntEnum):
+    """Words of a ring, single producer and single consumer; the words of the two sides are a cache line apart."""
+
+    BUFFER = 0
+    MASK = 1
+    TAIL = 8
+    """Published by the producer."""
+    STAGED = 9
+    """The producer's own: entries written but not yet published."""
+    SEEN_HEAD = 10
+    HEAD = 16
+    """Published by the consumer."""
+
+
+class L(IntEnum):
+    """Words of a layer's record at LAYER0 + l * LAYER."""
+
+    OWNER = 0
+    VERSION = 1
+    """Updates made so far in this run."""
+    PARAM = 2
+    """F: the parameters, contiguous."""
+    SIZE = 3
+    GRAD = 4
+    MOMENT1 = 5
+    MOMENT2 = 6
+    OPTIMIZER = 7
+    """0 sgd, 1 momentum, 2 adam, 3 adamw."""
+    STEP = 8
+    """Updates since the parameters were made (Adam's t)."""
+    HISTOGRAM = 9
+    """I: staleness counts, STALENESS_BINS words."""
+    MARKS = 10
+    """I: touched rows of a sparse table (see `rows.touch`); 0: dense."""
+    COLS = 11
+    """Row width of a sparse table."""
+    COUNTER = 12
+    """Offset in a slot's counters where forward messages are counted; -1: the number is known beforehand."""
+    UPDATES = 13
+    """Updates made in this pass."""
+    STASH = 14
+    """F: ring of past parameters (policy `stash`); 0: none."""
+    STASH_DEPTH = 15
+    POLICY = 16
+    """0 plain, 1 stash, 2 discrepancy correction."""
+    PREVIOUS = 17
+    """F: the parameters' change in the last update (policy 2); 0: none."""
+
+
+class P(IntEnum):
+    """Doubles of a layer at HYPER0 + l * HYPER."""
+
+    WEIGHT = 0
+    """Instances in the accumulator."""
+    FREQUENCY = 1
+    RATE = 2
+    MOMENTUM = 3
+    BETA1 = 4
+    BETA2 = 5
+    EPSILON = 6
+    DECAY = 7
+    L2 = 8
+    CLIP_NORM = 9
+    CLIP_VALUE = 10
+    CORRECTION = 11
+
+
+SEG = 8
+LAYER = 20
+HYPER = 16
+STALENESS_BINS = 256
+FIRST_CELL = 160
+BIG = 1 << 40
+"""What a message of fixed number adds to an arrival counter; a Group's elements add 1, and its expectation BIG less their number."""
+
+SLOT_BITS = 20
+INDEX_BITS = 28
+"""A token is queue << 48 | slot << 28 | index."""
+
+Key = tuple[str | int, ...]
+
+
+class Cells:
+    """Cells asked for so far: key -> index in `I`, in the order of asking."""
+
+    def __init__(self) -> None:
+        self.index: dict[Key, int] = {}
+
+    def __call__(self, *key: str | int) -> int:
+        return self.index.setdefault(key, FIRST_CELL + len(self.index))
+
+
+assert H.END <= FIRST_CELL

@@ -1,0 +1,54 @@
+"""Writes one generated function: lines with indentation, and loads of table cells gathered at its head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ampc.codegen.layout import Cells
+
+ARGUMENTS = "F, I, D, XF, XI, O, w, n"
+"""float32, int64 and float64 memory; the data's floats and integers; outputs; worker; tokens taken."""
+
+
+class Text:
+    """A function in the making. `cell` returns a local name for a table cell; the loads come out at the head."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells = cells
+        self.heads: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.fresh = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def head(self, name: str, value: str) -> str:
+        """Define local `name` at the head of the function, once; return the name."""
+        assert self.heads.setdefault(name, value) == value
+        return name
+
+    def cell(self, name: str, *key: str | int) -> str:
+        """Return a local that holds cell `key`; `name` is for readers and must be an identifier."""
+        index = self.cells(*key)
+        return self.head(f"{name}_{index}", f"I[{index}]")
+
+    def name(self, stem: str) -> str:
+        self.fresh += 1
+        return f"{stem}{self.fresh}"
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        self.line(opening)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def render(self, name: str, about: str) -> str:
+        heads = [f"    {k} = {v}" for k, v in self.heads.items()]
+        body = self.lines or ["    pass"]
+        return "\n".join([f"def {name}({ARGUMENTS}):", f'    """{about}"""', *heads, *body]) + "\n"

@@ -1,0 +1,655 @@
+"""Row kernels: what generated code calls for operations that are more than an element-wise loop.
+
+All operands are blocks of `F` (float32) given by their offset, row-major [m, c]; integers per row are in `I` at an offset. A `_bwd` adds
+to its gradient outputs if `add` is 1 and writes them otherwise. Segments of rows: group i is rows `I[s + i] : I[s + i + 1]`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, put
+
+# mypy sees no types here: the arguments are numba arrays and integers throughout.
+# mypy: disable-error-code="no-untyped-def"
+
+
+@njit(**KERNEL)
+def zero(F, x, count):
+    for i in range(count):
+        put(F, x + i, F0)
+
+
+@njit(**KERNEL)
+def fill(F, x, count, value):
+    for i in range(count):
+        put(F, x + i, value)
+
+
+@njit(**KERNEL)
+def add(F, y, x, count):
+    """y += x"""
+    for i in range(count):
+        put(F, y + i, at(F, y + i) + at(F, x + i))
+
+
+@njit(**KERNEL)
+def store(F, y, x, count, more):
+    """y = x, or y += x if `more`."""
+    if more:
+        add(F, y, x, count)
+    else:
+        copy(F, y, F, x, count)
+
+
+@njit(**KERNEL)
+def repeat_row(F, y, x, m, c):
+    """Write row x to each of the m rows of y."""
+    for r in range(m):
+        copy(F, y + r * c, F, x, c)
+
+
+@njit(**KERNEL)
+def add_row_sum(F, y, x, m, c):
+    """y[c] += sum over the rows of x."""
+    for r in range(m):
+        p = x + r * c
+        for j in range(c):
+            put(F, y + j, at(F, y + j) + at(F, p + j))
+
+
+@njit(**KERNEL)
+def put_columns(F, y, yc, start, x, xc, first, m, c):
+    """y[:, start:start+c] = x[:, first:first+c]; yc and xc are the widths of y and x."""
+    for r in range(m):
+        copy(F, y + r * yc + start, F, x + r * xc + first, c)
+
+
+@njit(**KERNEL)
+def add_columns(F, y, yc, start, x, xc, first, m, c):
+    """y[:, start:start+c] += x[:, first:first+c]"""
+    for r in range(m):
+        a = y + r * yc + start
+        b = x + r * xc + first
+        for j in range(c):
+            put(F, a + j, at(F, a + j) + at(F, b + j))
+
+
+@njit(**KERNEL)
+def add_broadcast_sum(F, y, yc, x, xc, m, more):
+    """y = (y if more) + x summed to y's width (yc is 1 or xc)."""
+    if yc == xc:
+        store(F, y, x, m * xc, more)
+    else:
+        for r in range(m):
+            s = at(F, y + r) if more else F0
+            for j in range(xc):
+                s += at(F, x + r * xc + j)
+            put(F, y + r, s)
+
+
+# ------------------------------------------------------------------------------------------- rows and segments
+
+
+@njit(**KERNEL)
+def lookup(F, I, y, table, ids, m, c):
+    for r in range(m):
+        copy(F, y + r * c, F, table + at(I, ids + r) * c, c)
+
+
+@njit(**KERNEL)
+def scatter_add(F, I, table, ids, x, m, c):
+    """table[ids[r]] += x[r]"""
+    for r in range(m):
+        a = table + at(I, ids + r) * c
+        b = x + r * c
+        for j in range(c):
+            put(F, a + j, at(F, a + j) + at(F, b + j))
+
+
+@njit(**KERNEL)
+def touch(I, marks, ids, m):
+    """Note the rows of a sparse table that got a gradient: `I[marks]` counts them, then the list, then a flag a row (see `optimizer`)."""
+    room = at(I, marks + 1)
+    for r in range(m):
+        row = at(I, ids + r)
+        if at(I, marks + 2 + room + row) == 0:
+            put(I, marks + 2 + room + row, 1)
+            n = at(I, marks)
+            put(I, marks + 2 + n, row)
+            put(I, marks, n + 1)
+
+
+@njit(**KERNEL)
+def one_hot(F, I, y, ids, m, c):
+    zero(F, y, m * c)
+    for r in range(m):
+        put(F, y + r * c + at(I, ids + r), F1)
+
+
+@njit(**KERNEL)
+def numbers(F, I, y, ids, m):
+    for r in range(m):
+        put(F, y + r, np.float32(at(I, ids + r)))
+
+
+@njit(**KERNEL)
+def expand(F, I, y, x, s, n, c):
+    """Row i of x to each row of segment i of y."""
+    for i in range(n):
+        for r in range(at(I, s + i), at(I, s + i + 1)):
+            copy(F, y + r * c, F, x + i * c, c)
+
+
+@njit(**KERNEL)
+def reduce_sum(F, I, y, x, s, n, c, more):
+    """y[i] = (y[i] if more) + sum of segment i, in pairs of partial sums of 128 rows, so that long sums keep their digits."""
+    for i in range(n):
+        if not more:
+            zero(F, y + i * c, c)
+        _sum_rows(F, y + i * c, x + at(I, s + i) * c, at(I, s + i + 1) - at(I, s + i), c)
+
+
+@njit(**KERNEL)
+def _sum_rows(F, y, x, m, c):
+    if m <= 128:
+        add_row_sum(F, y, x, m, c)
+        return
+    for j in range(c):
+        total = 0.0
+        for r in range(m):
+            total += np.float64(at(F, x + r * c + j))
+        put(F, y + j, np.float32(at(F, y + j) + total))
+
+
+@njit(**KERNEL)
+def reduce_mean(F, I, y, x, s, n, c):
+    reduce_sum(F, I, y, x, s, n, c, 0)
+    for i in range(n):
+        m = at(I, s + i + 1) - at(I, s + i)
+        if m > 0:
+            scale = F1 / np.float32(m)
+            for j in range(c):
+                put(F, y + i * c + j, at(F, y + i * c + j) * scale)
+
+
+@njit(**KERNEL)
+def reduce_max(F, I, y, x, s, n, c):
+    for i in range(n):
+        first = at(I, s + i)
+        last = at(I, s + i + 1)
+        for j in range(c):
+            best = at(F, x + first * c + j) if last > first else F0
+            for r in range(first + 1, last):
+                v = at(F, x + r * c + j)
+                best = v if v > best else best
+            put(F, y + i * c + j, best)
+
+
+@njit(**KERNEL)
+def spread_mean(F, I, dx, dy, s, n, c, more):
+    """Backward of reduce_mean."""
+    for i in range(n):
+        m = at(I, s + i + 1) - at(I, s + i)
+        if m > 0:
+            scale = F1 / np.float32(m)
+            for r in range(at(I, s + i), at(I, s + i + 1)):
+                for j in range(c):
+                    old = at(F, dx + r * c + j) if more else F0
+                    put(F, dx + r * c + j, old + at(F, dy + i * c + j) * scale)
+
+
+@njit(**KERNEL)
+def spread_sum(F, I, dx, dy, s, n, c, more):
+    """Backward of reduce_sum."""
+    for i in range(n):
+        for r in range(at(I, s + i), at(I, s + i + 1)):
+            store(F, dx + r * c, dy + i * c, c, more)
+
+
+@njit(**KERNEL)
+def spread_max(F, I, dx, x, dy, s, n, c, more):
+    """Backward of reduce_max: to the first of equal rows."""
+    for i in range(n):
+        first = at(I, s + i)
+        last = at(I, s + i + 1)
+        if not more:
+            zero(F, dx + first * c, (last - first) * c)
+        for j in range(c):
+            best = first
+            for r in range(first + 1, last):
+                if at(F, x + r * c + j) > at(F, x + best * c + j):
+                    best = r
+            if last > first:
+                put(F, dx + best * c + j, at(F, dx + best * c + j) + at(F, dy + i * c + j))
+
+
+@njit(**KERNEL)
+def softmax_segments(F, I, y, x, s, n, c):
+    for i in range(n):
+        first = at(I, s + i)
+        last = at(I, s + i + 1)
+        for j in range(c):
+            if last > first:
+                top = at(F, x + first * c + j)
+                for r in range(first + 1, last):
+                    v = at(F, x + r * c + j)
+                    top = v if v > top else top
+                total = F0
+                for r in range(first, last):
+                    e = exp(at(F, x + r * c + j) - top)
+                    put(F, y + r * c + j, e)
+                    total += e
+                for r in range(first, last):
+                    put(F, y + r * c + j, at(F, y + r * c + j) / total)
+
+
+@njit(**KERNEL)
+def softmax_segments_bwd(F, I, dx, y, dy, s, n, c, more):
+    for i in range(n):
+        first = at(I, s + i)
+        last = at(I, s + i + 1)
+        for j in range(c):
+            dot = F0
+            for r in range(first, last):
+                dot += at(F, y + r * c + j) * at(F, dy + r * c + j)
+            for r in range(first, last):
+                p = r * c + j
+                old = at(F, dx + p) if more else F0
+                put(F, dx + p, old + at(F, y + p) * (at(F, dy + p) - dot))
+
+
+# ------------------------------------------------------------------------------------------------- columns
+
+
+@njit(**KERNEL)
+def softmax(F, y, x, m, c):
+    for r in range(m):
+        a = x + r * c
+        top = at(F, a)
+        for j in range(1, c):
+            v = at(F, a + j)
+            top = v if v > top else top
+        total = F0
+        for j in range(c):
+            e = exp(at(F, a + j) - top)
+            put(F, y + r * c + j, e)
+            total += e
+        for j in range(c):
+            put(F, y + r * c + j, at(F, y + r * c + j) / total)
+
+
+@njit(**KERNEL)
+def softmax_bwd(F, dx, y, dy, m, c, more):
+    for r in range(m):
+        dot = F0
+        for j in range(c):
+            dot += at(F, y + r * c + j) * at(F, dy + r * c + j)
+        for j in range(c):
+            p = r * c + j
+            old = at(F, dx + p) if more else F0
+            put(F, dx + p, old + at(F, y + p) * (at(F, dy + p) - dot))
+
+
+@njit(**KERNEL)
+def log_softmax(F, y, x, m, c):
+    for r in range(m):
+        a = x + r * c
+        top = at(F, a)
+        for j in range(1, c):
+            v = at(F, a + j)
+            top = v if v > top else top
+        total = F0
+        for j in range(c):
+            total += exp(at(F, a + j) - top)
+        shift = np.float32(math.log(total))
+        for j in range(c):
+            put(F, y + r * c + j, at(F, a + j) - top - shift)
+
+
+@njit(**KERNEL)
+def log_softmax_bwd(F, dx, y, dy, m, c, more):
+    for r in range(m):
+        total = F0
+        for j in range(c):
+            total += at(F, dy + r * c + j)
+        for j in range(c):
+            p = r * c + j
+            old = at(F, dx + p) if more else F0
+            put(F, dx + p, old + at(F, dy + p) - exp(at(F, y + p)) * total)
+
+
+@njit(**KERNEL)
+def sum_columns(F, y, x, m, c, scale):
+    for r in range(m):
+        s = F0
+        for j in range(c):
+            s += at(F, x + r * c + j)
+        put(F, y + r, s * scale)
+
+
+@njit(**KERNEL)
+def sum_columns_bwd(F, dx, dy, m, c, scale, more):
+    for r in range(m):
+        g = at(F, dy + r) * scale
+        for j in range(c):
+            old = at(F, dx + r * c + j) if more else F0
+            put(F, dx + r * c + j, old + g)
+
+
+@njit(**KERNEL)
+def argmax(F, y, x, m, c):
+    """y[r] = the first greatest column of row r, as a float that holds an integer."""
+    for r in range(m):
+        best = 0
+        for j in range(1, c):
+            if at(F, x + r * c + j) > at(F, x + r * c + best):
+                best = j
+        put(F, y + r, np.float32(best))
+
+
+@njit(**KERNEL)
+def max_columns_bwd(F, dx, x, dy, m, c, more):
+    for r in range(m):
+        best = 0
+        for j in range(1, c):
+            if at(F, x + r * c + j) > at(F, x + r * c + best):
+                best = j
+        for j in range(c):
+            old = at(F, dx + r * c + j) if more else F0
+            put(F, dx + r * c + j, old + (at(F, dy + r) if j == best else F0))
+
+
+@njit(**KERNEL)
+def max_columns(F, y, x, m, c):
+    for r in range(m):
+        best = at(F, x + r * c)
+        for j in range(1, c):
+            v = at(F, x + r * c + j)
+            best = v if v > best else best
+        put(F, y + r, best)
+
+
+@njit(**KERNEL)
+def dot(F, y, a, b, m, c):
+    for r in range(m):
+        s = F0
+        for j in range(c):
+            s += at(F, a + r * c + j) * at(F, b + r * c + j)
+        put(F, y + r, s)
+
+
+@njit(**KERNEL)
+def dot_bwd(F, da, b, dy, m, c, more):
+    for r in range(m):
+        g = at(F, dy + r)
+        for j in range(c):
+            old = at(F, da + r * c + j) if more else F0
+            put(F, da + r * c + j, old + g * at(F, b + r * c + j))
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+
+@njit(**KERNEL)
+def linear(F, I, args, y, x, w, b, m, k, n):
+    """y = x @ w + b; x [m, k], w [k, n]; b < 0: no bias."""
+    if m == 0:
+        return
+    if b >= 0:
+        repeat_row(F, y, b, m, n)
+        gemm(F, I, args, 0, 0, m, n, k, F1, x, k, w, n, F1, y, n)
+    else:
+        gemm(F, I, args, 0, 0, m, n, k, F1, x, k, w, n, F0, y, n)
+
+
+@njit(**KERNEL)
+def linear_dx(F, I, args, dx, dy, w, m, k, n, more):
+    if m > 0:
+        gemm(F, I, args, 0, 1, m, k, n, F1, dy, n, w, n, F1 if more else F0, dx, k)
+
+
+@njit(**KERNEL)
+def linear_dw(F, I, args, gw, gb, x, dy, m, k, n):
+    """Accumulate the gradients of w and (gb >= 0) b."""
+    if m == 0:
+        return
+    gemm(F, I, args, 1, 0, k, n, m, F1, x, k, dy, n, F1, gw, n)
+    if gb >= 0:
+        add_row_sum(F, gb, dy, m, n)
+
+
+@njit(**KERNEL)
+def layer_norm(F, y, x, gain, bias, m, c, epsilon):
+    for r in range(m):
+        p = x + r * c
+        mean = F0
+        for j in range(c):
+            mean += at(F, p + j)
+        mean /= np.float32(c)
+        var = F0
+        for j in range(c):
+            d = at(F, p + j) - mean
+            var += d * d
+        scale = F1 / np.float32(math.sqrt(var / np.float32(c) + epsilon))
+        for j in range(c):
+            put(F, y + r * c + j, (at(F, p + j) - mean) * scale * at(F, gain + j) + at(F, bias + j))
+
+
+@njit(**KERNEL)
+def layer_norm_bwd(F, dx, x, gain, ggain, gbias, dy, m, c, epsilon, wanted, more):
+    """`wanted`: whether dx is asked for. With u = (x - mean) / std and v = dy * gain: dx = (v - mean(v) - u * mean(v * u)) / std."""
+    size = np.float32(c)
+    for r in range(m):
+        p = x + r * c
+        q = dy + r * c
+        mean = F0
+        for j in range(c):
+            mean += at(F, p + j)
+        mean /= size
+        var = F0
+        for j in range(c):
+            d = at(F, p + j) - mean
+            var += d * d
+        scale = F1 / np.float32(math.sqrt(var / size + epsilon))
+        a = F0
+        b = F0
+        for j in range(c):
+            u = (at(F, p + j) - mean) * scale
+            g = at(F, q + j)
+            put(F, ggain + j, at(F, ggain + j) + g * u)
+            put(F, gbias + j, at(F, gbias + j) + g)
+            v = g * at(F, gain + j)
+            a += v
+            b += v * u
+        if wanted:
+            a /= size
+            b /= size
+            for j in range(c):
+                u = (at(F, p + j) - mean) * scale
+                old = at(F, dx + r * c + j) if more else F0
+                put(F, dx + r * c + j, old + (at(F, q + j) * at(F, gain + j) - a - u * b) * scale)
+
+
+# ------------------------------------------------------------------------------------------------- dropout
+
+
+@njit(**KERNEL)
+def dropout(F, I, y, x, keys, m, c, rate, more):
+    """y = (y if more) + x * mask / (1 - rate); the mask of row r is a function of `I[keys + r]` alone, so that backward draws the same."""
+    keep = F1 / (F1 - rate)
+    limit = np.uint64(np.float64(rate) * 18446744073709549568.0)
+    for r in range(m):
+        seed = np.uint64(at(I, keys + r))
+        for j in range(c):
+            # splitmix64 (Steele, Lea, Flood 2014)
+            z = seed + np.uint64(j + 1) * np.uint64(0x9E3779B97F4A7C15)
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+            v = at(F, x + r * c + j) * keep if z >= limit else F0
+            put(F, y + r * c + j, (at(F, y + r * c + j) + v) if more else v)
+
+
+@njit(**KERNEL)
+def mix(a, b):
+    """A well-mixed int64 of two (a step of splitmix64)."""
+    z = np.uint64(a) + np.uint64(b) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64(z ^ (z >> np.uint64(31)))
+
+
+# ------------------------------------------------------------------------------------------ losses, metrics
+
+
+@njit(**KERNEL)
+def cross_entropy(F, I, x, ids, m, c):
+    """Return the sum over rows of -log softmax(x)[id], in float64 from the difference to the largest, finite for any finite logits."""
+    total = 0.0
+    for r in range(m):
+        a = x + r * c
+        top = at(F, a)
+        for j in range(1, c):
+            v = at(F, a + j)
+            top = v if v > top or v != v else top
+        s = 0.0
+        for j in range(c):
+            s += math.exp(np.float64(at(F, a + j)) - np.float64(top))
+        total += math.log(s) + (np.float64(top) - np.float64(at(F, a + at(I, ids + r))))
+    return total
+
+
+@njit(**KERNEL)
+def cross_entropy_bwd(F, I, dx, x, ids, m, c, weight, more):
+    for r in range(m):
+        a = x + r * c
+        d = dx + r * c
+        top = at(F, a)
+        for j in range(1, c):
+            v = at(F, a + j)
+            top = v if v > top else top
+        s = F0
+        for j in range(c):
+            s += exp(at(F, a + j) - top)
+        scale = weight / s
+        label = at(I, ids + r)
+        for j in range(c):
+            g = exp(at(F, a + j) - top) * scale - (weight if j == label else F0)
+            put(F, d + j, (at(F, d + j) + g) if more else g)
+
+
+@njit(**KERNEL)
+def accuracy(F, I, x, ids, m, c):
+    hits = 0
+    for r in range(m):
+        a = x + r * c
+        best = 0
+        for j in range(1, c):
+            if at(F, a + j) > at(F, a + best):
+                best = j
+        hits += 1 if best == at(I, ids + r) else 0
+    return np.float64(hits)
+
+
+@njit(**KERNEL)
+def top_k(F, I, x, ids, m, c, k):
+    hits = 0
+    for r in range(m):
+        a = x + r * c
+        label = at(I, ids + r)
+        mine = at(F, a + label)
+        above = 0
+        for j in range(c):
+            v = at(F, a + j)
+            above += 1 if v > mine or (v == mine and j < label) else 0
+        hits += 1 if above < k else 0
+    return np.float64(hits)
+
+
+@njit(**KERNEL)
+def squared(F, x, t, count):
+    total = 0.0
+    for i in range(count):
+        d = np.float64(at(F, x + i)) - np.float64(at(F, t + i))
+        total += d * d
+    return total
+
+
+@njit(**KERNEL)
+def squared_bwd(F, dx, x, t, count, weight, more):
+    for i in range(count):
+        old = at(F, dx + i) if more else F0
+        put(F, dx + i, old + weight * np.float32(2) * (at(F, x + i) - at(F, t + i)))
+
+
+@njit(**KERNEL)
+def absolute(F, x, t, count):
+    total = 0.0
+    for i in range(count):
+        total += abs(np.float64(at(F, x + i)) - np.float64(at(F, t + i)))
+    return total
+
+
+@njit(**KERNEL)
+def absolute_bwd(F, dx, x, t, count, weight, more):
+    for i in range(count):
+        d = at(F, x + i) - at(F, t + i)
+        g = weight if d > F0 else (-weight if d < F0 else F0)
+        put(F, dx + i, (at(F, dx + i) if more else F0) + g)
+
+
+@njit(**KERNEL)
+def huber(F, x, t, count, delta):
+    total = 0.0
+    wide = np.float64(delta)
+    for i in range(count):
+        d = abs(np.float64(at(F, x + i)) - np.float64(at(F, t + i)))
+        total += 0.5 * d * d if d <= wide else wide * (d - 0.5 * wide)
+    return total
+
+
+@njit(**KERNEL)
+def huber_bwd(F, dx, x, t, count, delta, weight, more):
+    for i in range(count):
+        d = at(F, x + i) - at(F, t + i)
+        d = min(max(d, -delta), delta)
+        put(F, dx + i, (at(F, dx + i) if more else F0) + weight * d)
+
+
+@njit(**KERNEL)
+def binary_cross_entropy(F, x, t, count):
+    """Sum of max(z, 0) - z * t + log(1 + exp(-|z|)): stable for any finite logit z."""
+    total = 0.0
+    for i in range(count):
+        z = np.float64(at(F, x + i))
+        total += max(z, 0.0) - z * np.float64(at(F, t + i)) + math.log1p(math.exp(-abs(z)))
+    return total
+
+
+@njit(**KERNEL)
+def binary_cross_entropy_bwd(F, dx, x, t, count, weight, more):
+    for i in range(count):
+        s = F1 / (F1 + exp(-at(F, x + i)))
+        put(F, dx + i, (at(F, dx + i) if more else F0) + weight * (s - at(F, t + i)))
+
+
+@njit(**KERNEL)
+def binary_accuracy(F, x, t, count):
+    hits = 0
+    for i in range(count):
+        hits += 1 if (at(F, x + i) > F0) == (at(F, t + i) > np.float32(0.5)) else 0
+    return np.float64(hits)
+
+
+@njit(**KERNEL)
+def finite(F, x, count):
+    """1 if none of the numbers is NaN or infinite. Looks at x - x, which fast-math leaves alone without nnan and ninf."""
+    for i in range(count):
+        v = at(F, x + i)
+        if not (abs(v) <= np.float32(3.4028235e38)):
+            return 0
+    return 1
