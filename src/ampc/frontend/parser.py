@@ -18,7 +18,7 @@ from ampc.frontend import ast
 from ampc.frontend.build import Builder
 from ampc.frontend.layout import Placed, add_colons, layout
 from ampc.frontend.sentences import diagnose
-from ampc.frontend.tokens import MAX_ERRORS, Line, made, scan
+from ampc.frontend.tokens import MAX_ERRORS, Line, made, normal, scan
 
 
 @functools.cache
@@ -38,7 +38,7 @@ def parse(text: str, file: str = "model.amp") -> ast.Model:
         raise AmpError(errors)
     add_colons(lines, file, errors)
     tree = _tree(lines, file, errors)
-    builder = Builder(file, lenient=bool(errors))
+    builder = Builder(file, normal(text), lenient=bool(errors))
     model = builder.model(tree) if tree is not None else None
     errors += builder.errors
     if errors or model is None:
