@@ -90,7 +90,9 @@ class Session:
     def engine(self) -> EngineLike:
         """The engine, made when it is first needed."""
         if self._engine is None:
-            self._engine = self.make_engine(self.options.engine(), self.initial)
+            self._engine = self.make_engine(self.options.engine(), None)
+            if self.initial:
+                self._engine.set_parameters({**self._engine.parameters, **self.initial})
         return self._engine
 
     def _timed(self, dataset: Dataset, order: Order, **how: Any) -> tuple[EpochResult, float]:
