@@ -5,19 +5,17 @@ The result of `finish` keeps the rule that an output port feeds at most one inpu
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ampc.ir.fanout import fan_out
 from ampc.ir.graph import AxisDecl, FieldDecl, Graph, Layer
 from ampc.ir.nodes import (
     NPT,
     PPT,
     AnyNode,
     Attr,
-    Bcast,
     Concat,
     Cond,
     FieldRef,
@@ -39,6 +37,7 @@ from ampc.ir.nodes import (
     Type,
     Ungroup,
 )
+from ampc.ir.ops import OPS
 from ampc.ir.scope import field_seen, param_shapes, scope_at
 
 UNIT = Type()
@@ -67,7 +66,9 @@ class GraphBuilder:
 
     # ------------------------------------------------------------------------------------------ declarations
 
-    def region(self, form: str, parent: int = 0, *, axis: str = "", count: int = 0, reverse: bool = False, after: Sequence[str] = (), name: str = "") -> int:
+    def region(
+        self, form: str, parent: int = 0, *, axis: str = "", count: int = 0, reverse: bool = False, after: Sequence[str] = (), name: str = "",
+    ) -> int:
         """Add a region and return its number."""
         number = len(self.regions)
         record = {"id": number, "form": form, "parent": parent, "axis": axis, "count": count, "reverse": reverse, "after": tuple(after), "name": name}
@@ -93,43 +94,39 @@ class GraphBuilder:
         """The declarations so far as a graph without nodes, for the functions that need one."""
         return Graph(self.name, tuple(self.axes), tuple(self.fields), tuple(self.layers), tuple(self.regions), ())
 
-    def _infer(self, op: str, inputs: Sequence[Ref], fields: Sequence[FieldRef], attrs: dict[str, Attr], region: int, layer: str, rows: str | None) -> tuple[Type, ...]:
-        from ampc.ir.ops import OPS
-
+    def _infer(
+        self, op: str, inputs: Sequence[Ref], fields: Sequence[FieldRef], attrs: dict[str, Attr], region: int, layer: str = "", rows: str = "",
+    ) -> tuple[Type, ...]:
         view = self._view()
-        scope = scope_at(view, region, () if rows is None else (Type(rows),))
+        scope = scope_at(view, region, (Type(rows),) if rows else ())
         types = tuple(self.type_of(i) for i in inputs)
         seen = tuple(field_seen(view, f) for f in fields)
         return OPS[op].infer(types, seen, attrs, param_shapes(view, op, layer, attrs) if layer else {}, scope)
 
-    def npt(self, op: str, *inputs: Ref, fields: Sequence[FieldRef] = (), rows: str | None = None, region: int | None = None, name: str = "", **attrs: Attr) -> Ref:
+    def npt(self, op: str, *inputs: Ref, fields: Sequence[FieldRef] = (), rows: str = "", name: str = "", **attrs: Attr) -> Ref:
         """Add an NPT; its type follows from the operands (`rows` tells the axis of `expand_rows`)."""
-        where = self.region_of(inputs[0]) if region is None else region
-        full = self._attrs(op, attrs)
-        outputs = self._infer(op, inputs, fields, full, where, "", rows)
+        where, full = self.region_of(inputs[0]), self._attrs(op, attrs)
+        outputs = self._infer(op, inputs, fields, full, where, rows=rows)
         return self.add(NPT(id=-1, region=where, inputs=inputs, outputs=outputs, op=op, fields=tuple(fields), attrs=full, name=name))
 
-    def ppt(self, op: str, layer: str, *inputs: Ref, fields: Sequence[FieldRef] = (), region: int | None = None, name: str = "", **attrs: Attr) -> Ref:
+    def ppt(self, op: str, layer: str, *inputs: Ref, fields: Sequence[FieldRef] = (), name: str = "", **attrs: Attr) -> Ref:
         """Add a PPT of `layer` (already among `layers`)."""
-        where = self.region_of(inputs[0]) if region is None else region
-        full = self._attrs(op, attrs)
-        outputs = self._infer(op, inputs, fields, full, where, layer, None)
+        where, full = self.region_of(inputs[0]), self._attrs(op, attrs)
+        outputs = self._infer(op, inputs, fields, full, where, layer)
         return self.add(PPT(id=-1, region=where, inputs=inputs, outputs=outputs, op=op, layer=layer, fields=tuple(fields), attrs=full, name=name))
 
     def loss(self, op: str, *inputs: Ref, fields: Sequence[FieldRef] = (), weight: float = 1.0, name: str = "", **attrs: Attr) -> Ref:
         where, full = self.region_of(inputs[0]), self._attrs(op, attrs)
-        self._infer(op, inputs, fields, full, where, "", None)
+        self._infer(op, inputs, fields, full, where)
         return self.add(Loss(id=-1, region=where, inputs=inputs, op=op, fields=tuple(fields), attrs=full, weight=weight, name=name))
 
     def metric(self, op: str, *inputs: Ref, fields: Sequence[FieldRef] = (), name: str = "", **attrs: Attr) -> Ref:
         where, full = self.region_of(inputs[0]), self._attrs(op, attrs)
-        self._infer(op, inputs, fields, full, where, "", None)
+        self._infer(op, inputs, fields, full, where)
         return self.add(Metric(id=-1, region=where, inputs=inputs, op=op, fields=tuple(fields), attrs=full, name=name))
 
     @staticmethod
     def _attrs(op: str, attrs: dict[str, Attr]) -> dict[str, Attr]:
-        from ampc.ir.ops import OPS
-
         return OPS[op].defaults | attrs
 
     def output(self, value: Ref, name: str) -> Ref:
@@ -179,20 +176,5 @@ class GraphBuilder:
 
     def finish(self) -> Graph:
         """Return the graph, with a Bcast behind each output port that several inputs read."""
-        readers: dict[Ref, list[tuple[int, int]]] = defaultdict(list)
-        for node in self.nodes.values():
-            for port, ref in enumerate(node.inputs):
-                readers[ref].append((node.id, port))
-        view, nodes, fresh = self._view(), dict(self.nodes), itertools.count(len(self.nodes))
-        moved: dict[tuple[int, int], Ref] = {}
-        for ref, uses in sorted(readers.items()):
-            if len(uses) < 2:
-                continue
-            maker, copy = self.nodes[ref[0]], next(fresh)
-            outputs = (maker.outputs[ref[1]],) * len(uses)
-            nodes[copy] = Bcast(id=copy, region=view.region_out(maker), inputs=(ref,), outputs=outputs, origin=maker.origin)
-            moved |= {use: (copy, i) for i, use in enumerate(uses)}
-        for number, node in self.nodes.items():
-            inputs = tuple(moved.get((number, port), ref) for port, ref in enumerate(node.inputs))
-            nodes[number] = msgspec.structs.replace(node, inputs=inputs)
-        return msgspec.structs.replace(view, nodes=tuple(nodes.values()), train=self.train, parameters=self.parameters)
+        graph = msgspec.structs.replace(self._view(), nodes=tuple(self.nodes.values()), train=self.train, parameters=self.parameters)
+        return fan_out(graph)

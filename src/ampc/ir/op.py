@@ -198,7 +198,9 @@ def want_unit(op: str, t: Type) -> None:
         raise ShapeError(f"`{op}` is started by a unit message, got {shown(t)}")
 
 
-def no_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> tuple[list[Array], dict[str, Array]]:
+def no_bwd(
+    operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array,
+) -> tuple[list[Array], dict[str, Array]]:
     """The backward of everything that has no gradient: zeros of the operands' shapes."""
     return [np.zeros(x.shape, dy.dtype) for x in operands], {}
 

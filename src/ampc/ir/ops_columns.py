@@ -87,7 +87,8 @@ def log_softmax(x: Array) -> Array:
     """Return the logarithm of `softmax`, without taking a logarithm of 0."""
     with np.errstate(over="ignore"):
         z = x - x.max(axis=1, keepdims=True)
-    return z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    result: Array = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return result
 
 
 def _same(name: str) -> Callable[..., Types]:
@@ -145,7 +146,21 @@ def _dot_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Pa
     return [d.sum(axis=0, keepdims=True) if x.shape[0] == 1 != d.shape[0] else d for x, d in ((a, da), (b, db))], {}
 
 
+def _gate_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    if not types[1].integer or types[1].cols != 1 or types[1].rows:
+        raise ShapeError(f"`gate` waits for one integer, got {shown(types[1])}")
+    return (types[0],)
+
+
+def _gate_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
+    return [dy, np.zeros(operands[1].shape, dy.dtype)], {}
+
+
 COLUMNS = (
+    Op(
+        "gate", "columns", _gate_rule, lambda o, f, p, a: o[0], _gate_bwd,
+        "x, once the integer is there: holds a message back until its branch is decided", messages=(2, 2),
+    ),
     Op("pad", "columns", _pad_rule, _pad, _pad_bwd, "zeros appended up to `cols` columns", attrs=(AttrDecl("cols", int, low=1),)),
     Op(
         "columns", "columns", _columns_rule, _columns, _columns_bwd, "columns `start` to `stop`, exclusive",
@@ -228,7 +243,8 @@ def _one_hot_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, sc
 def _one_hot(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
     values, cols = integers(fields[0] if fields else operands[0]), integer(attrs, "cols")
     dtype = operands[0].dtype if operands[0].dtype.kind == "f" else np.float32
-    return (values[:, None] == np.arange(cols)[None, :]).astype(dtype)
+    result: Array = (values[:, None] == np.arange(cols)[None, :]).astype(dtype)
+    return result
 
 
 def _number_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
@@ -240,7 +256,21 @@ def _number(operands: Sequence[Array], fields: Sequence[FieldValue], params: Par
     return integers(fields[0] if fields else operands[0])[:, None].astype(dtype)
 
 
+def _unit_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    return (Type(types[0].rows),)
+
+
+def _unit(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+    dtype = operands[0].dtype if operands[0].dtype.kind == "f" else np.float32
+    return np.zeros((operands[0].shape[0], 0), dtype)
+
+
+def _unit_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
+    return [np.zeros(operands[0].shape, dy.dtype)], {}
+
+
 SOURCES = (
+    Op("unit", "source", _unit_rule, _unit, _unit_bwd, "a unit message when any message comes; no gradient"),
     Op(
         "fill", "source", _fill_rule, _fill, no_bwd, "`value` in each of `cols` columns, a row for each unit row",
         attrs=(AttrDecl("cols", int, low=1), AttrDecl("value", float, 0.0)),
@@ -262,7 +292,8 @@ def _argmax_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, sco
 
 
 def _argmax(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
-    return operands[0].argmax(axis=1, keepdims=True).astype(np.int64)
+    result: Array = operands[0].argmax(axis=1, keepdims=True).astype(np.int64)
+    return result
 
 
 def _compare(name: str, f: Callable[[Array, Array], Array], help: str) -> Op:
@@ -300,18 +331,7 @@ def _logic(name: str, n: int, f: Callable[[list[Array]], Array], help: str) -> O
     return Op(name, "integer", rule, lambda o, fs, p, a: f([x != 0 for x in o]).astype(np.int64), no_bwd, help, messages=(n, n))
 
 
-def _gate_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
-    if not types[1].integer or types[1].cols != 1 or types[1].rows:
-        raise ShapeError(f"`gate` waits for one integer, got {shown(types[1])}")
-    return (types[0],)
-
-
-def _gate_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
-    return [dy, np.zeros(operands[1].shape, dy.dtype)], {}
-
-
 INTEGERS = (
-    Op("gate", "integer", _gate_rule, lambda o, f, p, a: o[0], _gate_bwd, "x, once the integer is there: holds a message back until its branch is decided", messages=(2, 2)),
     Op("argmax", "integer", _argmax_rule, _argmax, no_bwd, "column of the greatest value, the first of equal ones"),
     _compare("less", lambda a, b: a < b, "1 where x < y, else 0"),
     _compare("less_equal", lambda a, b: a <= b, "1 where x <= y, else 0"),

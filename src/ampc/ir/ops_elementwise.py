@@ -74,7 +74,8 @@ def _power_grad(x: Array, y: Array, g: Array, attrs: Attrs) -> Array:
 
 
 def _gelu(x: Array, attrs: Attrs) -> Array:
-    return 0.5 * x * (1 + erf(x * SQRT_HALF))
+    result: Array = 0.5 * x * (1 + erf(x * SQRT_HALF))
+    return result
 
 
 def _gelu_grad(x: Array, y: Array, g: Array, attrs: Attrs) -> Array:

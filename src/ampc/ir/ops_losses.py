@@ -84,7 +84,8 @@ def _labels(operands: Sequence[Array], fields: Sequence[FieldValue]) -> Array:
 def _cross_entropy(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
     x, label = operands[0], _labels(operands, fields)
     rows = np.flatnonzero(label >= 0)
-    return -log_softmax(x)[rows, label[rows]].sum(keepdims=True).reshape(1, 1)
+    result: Array = -log_softmax(x)[rows, label[rows]].sum(keepdims=True).reshape(1, 1)
+    return result
 
 
 def _cross_entropy_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
@@ -121,7 +122,8 @@ def _loss(name: str, f: PerElement, dx: PerElement, dt: PerElement, help: str, a
 
     def fwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
         target, known = _target(operands, fields)
-        return np.where(known, f(operands[0], target, attrs), 0).sum(keepdims=True).reshape(1, 1).astype(operands[0].dtype)
+        result: Array = np.where(known, f(operands[0], target, attrs), 0).sum(keepdims=True).reshape(1, 1).astype(operands[0].dtype)
+        return result
 
     def bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
         target, known = _target(operands, fields)
@@ -133,17 +135,20 @@ def _loss(name: str, f: PerElement, dx: PerElement, dt: PerElement, help: str, a
 
 def _huber(x: Array, t: Array, attrs: Attrs) -> Array:
     d, delta = np.abs(x - t), number(attrs, "delta")
-    return np.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+    result: Array = np.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+    return result
 
 
 def _huber_grad(x: Array, t: Array, attrs: Attrs) -> Array:
     delta = number(attrs, "delta")
-    return np.clip(x - t, -delta, delta)
+    result: Array = np.clip(x - t, -delta, delta)
+    return result
 
 
 def _bce(x: Array, t: Array, attrs: Attrs) -> Array:
     """-t log s(x) - (1 - t) log(1 - s(x)), stable for any finite x."""
-    return np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
+    result: Array = np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x)))
+    return result
 
 
 LOSSES = (

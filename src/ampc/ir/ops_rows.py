@@ -146,7 +146,8 @@ def _softmax_rows(operands: Sequence[Array], fields: Sequence[FieldValue], param
     x, owner, n = operands[0], _segments(fields).owner, len(_segments(fields).lengths)
     with np.errstate(over="ignore"):
         e = np.exp(x - _reduce(x, owner, n, "max")[owner])
-    return (e / _reduce(e, owner, n, "sum")[owner]).astype(x.dtype, copy=False)
+    result: Array = (e / _reduce(e, owner, n, "sum")[owner]).astype(x.dtype, copy=False)
+    return result
 
 
 def _softmax_rows_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
