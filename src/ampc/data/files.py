@@ -200,7 +200,11 @@ def _shown(head: bytes) -> str:
 
 def _first_line(failure: Exception) -> str:
     text = str(failure).strip().splitlines()
-    return text[0][:200].lower() if text else type(failure).__name__
+    if not text:
+        return type(failure).__name__
+    if "magic bytes not found in footer" in text[0]:
+        return "its end isn't that of a Parquet file"
+    return text[0][:200].lower()
 
 
 # -------------------------------------------------------------------------------------------------- arrow files

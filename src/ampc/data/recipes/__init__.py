@@ -1,0 +1,10 @@
+"""The bundled data sets by name: each makes a folder with train, valid and perhaps test data, a README and `meta.json`."""
+
+from ampc.data.recipes import babi15, images, list_reduction, qm9, sst
+from ampc.data.recipes.base import Option, Product, Recipe
+
+RECIPES: dict[str, Recipe] = {
+    r.name: r for r in (list_reduction.RECIPE, images.DIGITS, images.MNIST, sst.RECIPE, babi15.RECIPE, babi15.INFLATED_RECIPE, qm9.RECIPE)
+}
+
+__all__ = ["RECIPES", "Option", "Product", "Recipe"]
