@@ -1,0 +1,67 @@
+"""The long forms of AMP5xx: targets and placement."""
+
+from ampc.explanation import Explanation
+
+CODES: dict[str, Explanation] = {
+    "AMP501": Explanation(
+        "no such target",
+        "`--target` takes the name of a target that comes with ampc (`cpu-1`, `cpu-2`, `cpu-4`, `cpu-8`, `fpga-4`; `ampc doctor` lists them) "
+        "or the path of a `.toml` file, which is told from a name by its ending.",
+        "ampc compile model.amp --target cpu4",
+        "ampc compile model.amp --target cpu-4",
+    ),
+    "AMP502": Explanation(
+        "not a target file",
+        "A target is UTF-8 text in TOML of at most 1 MiB: a `name`, one `[[devices]]` table for each device, and a `[links]` table.",
+        'name = "two\n',
+        'name = "two"\n\n[[devices]]\nname = "core"\ncount = 2\nkind = "cpu"\npeak_flops_per_s = 80e9\nmemory_bytes = 2_000_000_000\n'
+        'message_overhead_s = 0.2e-6\n\n[links]\ntopology = "shared"\nbytes_per_s = 8e9\nlatency_s = 0.5e-6\n',
+    ),
+    "AMP503": Explanation(
+        "unknown, missing or mistyped key in a target file",
+        "Every key carries its unit (`memory_bytes`, `latency_s`), and none may be misspelt: a key that is ignored would make the "
+        "estimate wrong in silence.",
+        "memory_mb = 2000",
+        "memory_bytes = 2_000_000_000",
+    ),
+    "AMP504": Explanation(
+        "impossible value in a target file",
+        "A device without memory, a link that carries nothing or answers after hours is no hardware; placing and simulating on it would "
+        "divide by zero or never end.",
+        "bytes_per_s = 0",
+        "bytes_per_s = 8e9",
+    ),
+    "AMP510": Explanation(
+        "no such placement strategy",
+        "`round_robin` deals layers to devices in turn, `balanced` makes the busiest device as fast as it can, `manual` takes each "
+        "layer's `device`.",
+        "ampc compile model.amp --strategy greedy",
+        "ampc compile model.amp --strategy balanced",
+    ),
+    "AMP511": Explanation(
+        "a layer asks for a device that the target lacks",
+        "With `--strategy manual` each layer's `device` names a device of the target; `ampc doctor` lists the bundled targets and `ampc "
+        "compile --emit placement` "
+        "shows device names.",
+        'head = Linear(hidden, classes, device = "core:7")     # --target cpu-2',
+        'head = Linear(hidden, classes, device = "core:1")     # --target cpu-2',
+    ),
+    "AMP512": Explanation(
+        "manual placement leaves a layer without a device",
+        "With `--strategy manual` every layer says where it goes. Leave the choice to the compiler with `--strategy balanced`, which "
+        "keeps the devices that are given.",
+        "head = Linear(hidden, classes)",
+        'head = Linear(hidden, classes, device = "core:1")',
+    ),
+    "AMP513": Explanation(
+        "the model does not fit the devices' memory",
+        "Weights, their gradients and the optimiser's state of each layer must fit the device that owns the layer, together with the "
+        "other layers there.",
+    ),
+    "AMP514": Explanation(
+        "more copies of a layer than devices",
+        "Each of a layer's `replicas` gets a device of its own.",
+        "step = Linear(2 * hidden, hidden, replicas = 4)       # --target cpu-2",
+        "step = Linear(2 * hidden, hidden, replicas = 2)       # --target cpu-2",
+    ),
+}

@@ -1,0 +1,115 @@
+"""What is placed as one: a layer with all its uses, and the nodes without parameters that go along with it.
+
+Nodes join the layer with which they exchange most, their producer where that is a tie; none joins two layers. A node that reaches no layer
+forms a unit of its own with its neighbours. The Source is a unit, so that it may go to the least loaded device.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import PPT, Loss, Metric, Output, Source
+from ampc.ir.scope import members
+from ampc.place.cost import Cost
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
+
+    The rest is per instance, forward and backward together.
+    """
+
+    id: int
+    nodes: tuple[int, ...]
+    layer: str
+    layers: tuple[str, ...]
+    device: str
+    replicas: int
+    flops: float
+    bytes: float
+    fires: float
+    memory_bytes: int
+
+
+class _Sets:
+    """Disjoint sets of nodes, each with at most one anchor (a layer)."""
+
+    def __init__(self, items: list[int]) -> None:
+        self.parent = {i: i for i in items}
+        self.anchored = dict.fromkeys(items, False)
+
+    def find(self, x: int) -> int:
+        while self.parent[x] != x:
+            self.parent[x] = self.parent[self.parent[x]]
+            x = self.parent[x]
+        return x
+
+    def join(self, a: int, b: int) -> None:
+        a, b = sorted((self.find(a), self.find(b)))
+        if a != b:
+            self.parent[b] = a
+            self.anchored[a] = self.anchored[a] or self.anchored[b]
+
+
+def units_of(graph: Graph, cost: Cost) -> list[Unit]:
+    """Return the units of a verified graph in the order of their first nodes."""
+    sets = _Sets([n.id for n in graph.nodes])
+    owner = _layer_uses(graph, sets)
+    place_of = {n.id: i for i, n in enumerate(graph.nodes)}
+    edges = sorted(
+        ((-count * (size + 1), place_of[source], port, place_of[reader], source, reader)
+         for (source, port), (reader, _) in graph.readers.items()
+         for count, size in [cost.messages[source, port]]),
+    )
+    sources = {n.id for n in graph.nodes if isinstance(n, Source)}
+    sinks = {n.id for n in graph.nodes if isinstance(n, Loss | Metric | Output)}
+    # A sink goes where its operand comes from, whatever the traffic: its answer starts the backward there.
+    for node in graph.nodes:
+        if node.id in sinks and node.inputs and node.inputs[0][0] not in sources:
+            sets.join(node.inputs[0][0], node.id)
+    for *_, source, reader in edges:
+        if source in sources:
+            continue
+        a, b = sets.find(source), sets.find(reader)
+        if a != b and not (sets.anchored[a] and sets.anchored[b]):
+            sets.join(a, b)
+    return _built(graph, cost, sets, owner)
+
+
+def _layer_uses(graph: Graph, sets: _Sets) -> dict[str, int]:
+    """Join all uses of each layer, and the members of a family that one node uses together; return layer -> one of its nodes."""
+    owner: dict[str, int] = {}
+    for node in graph.nodes:
+        if isinstance(node, PPT):
+            sets.anchored[sets.find(node.id)] = True
+            for _, layer in members(graph, node.op, node.layer, node.attrs):
+                sets.join(owner.setdefault(layer.name, node.id), node.id)
+    return owner
+
+
+def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int]) -> list[Unit]:
+    groups: dict[int, list[int]] = {}
+    for node in graph.nodes:
+        groups.setdefault(sets.find(node.id), []).append(node.id)
+    layers: dict[int, list[str]] = {}
+    for name, use in owner.items():
+        layers.setdefault(sets.find(use), []).append(name)
+    units = []
+    for number, (root, nodes) in enumerate(groups.items()):
+        names = layers.get(root, [])
+        owned = [graph.layer[n] for n in names]
+        costs = [cost.nodes[n] for n in nodes]
+        units.append(Unit(
+            id=number,
+            nodes=tuple(nodes),
+            layer=names[0] if names else "",
+            layers=tuple(names),
+            device=next((x.device for x in owned if x.device), ""),
+            replicas=max((x.replicas for x in owned), default=1),
+            flops=sum(c.flops for c in costs) + sum(cost.layers[n].update_flops for n in names),
+            bytes=sum(c.bytes for c in costs),
+            fires=sum(c.fires for c in costs),
+            memory_bytes=sum(cost.layers[n].memory_bytes // max(1, graph.layer[n].replicas) for n in names),
+        ))
+    return units
