@@ -109,12 +109,9 @@ def child_sum() -> Graph:
     visit = b.region("visit", axis="node", after=("parent",), name="n")
     start = b.flatmap(b.source, Over(visit))
     value = b.ppt("linear", "w", b.npt("field", start, fields=[FieldRef("v", Coord(visit))]))
-    h_in = b.group(value, start, Through("parent", Coord(visit)), visit)  # its first input is replaced below
+    h_in = b.group(value, start, Through("parent", Coord(visit)), visit)
     h = b.npt("add", value, b.npt("reduce_rows", h_in, reduce="sum"))
-    group = b.nodes[h_in[0]]
-    import msgspec
-
-    b.nodes[h_in[0]] = msgspec.structs.replace(group, inputs=(h, start))
+    b.connect(h_in, 0, h)
     b.loss("squared", h, fields=[FieldRef("y", Coord(visit))])
     b.output(h, "h")
     return b.finish()

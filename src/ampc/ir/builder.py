@@ -145,6 +145,11 @@ class GraphBuilder:
         node = self.nodes[phi[0]]
         self.nodes[phi[0]] = msgspec.structs.replace(node, inputs=node.inputs + more)
 
+    def connect(self, node: Ref, port: int, value: Ref) -> None:
+        """Replace an input that exists: for cycles that start elsewhere than at a Phi, as when a `visit` groups its own results."""
+        inputs = self.nodes[node[0]].inputs
+        self.nodes[node[0]] = msgspec.structs.replace(self.nodes[node[0]], inputs=(*inputs[:port], value, *inputs[port + 1 :]))
+
     def isu(self, value: Ref, map: StateMap, name: str = "") -> Ref:
         return self.add(Isu(id=-1, region=self.region_of(value), inputs=(value,), outputs=(self.type_of(value),), map=map, name=name))
 

@@ -314,9 +314,10 @@ def _threshold(name: str, f: Callable[[Array, float], Array], help: str) -> Op:
             raise ShapeError(f"`{name}` compares one number a row, got {shown(types[0])}")
         return (Type(types[0].rows, 1, True),)
 
-    return Op(
-        name, "integer", rule, lambda o, fs, p, a: f(o[0], number(a, "threshold")).astype(np.int64), no_bwd, help, attrs=(AttrDecl("threshold", float),),
-    )
+    def fwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+        return f(operands[0], number(attrs, "threshold")).astype(np.int64)
+
+    return Op(name, "integer", rule, fwd, no_bwd, help, attrs=(AttrDecl("threshold", float),))
 
 
 def _logic(name: str, n: int, f: Callable[[list[Array]], Array], help: str) -> Op:

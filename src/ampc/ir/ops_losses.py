@@ -219,13 +219,16 @@ METRICS = (
         messages=(1, 2), fields=(0, 1), attrs=(AttrDecl("k", int, 5, low=1),), better="high",
     ),
     Op(
-        "binary_accuracy", "metric", _value_rule("binary_accuracy"), _binary_accuracy, no_bwd, "share of logits on the side of 0 that the target names",
+        "binary_accuracy", "metric", _value_rule("binary_accuracy"), _binary_accuracy, no_bwd, "share of logits on the target's side of 0",
         messages=(1, 2), fields=(0, 1), better="high",
     ),
     Op(
         "absolute_error", "metric", _value_rule("absolute_error"), _absolute_error, no_bwd, "mean of |x - target|", messages=(1, 2), fields=(0, 1),
     ),
-    Op("squared_error", "metric", _value_rule("squared_error"), _squared_error, no_bwd, "mean of (x - target) squared", messages=(1, 2), fields=(0, 1)),
+    Op(
+        "squared_error", "metric", _value_rule("squared_error"), _squared_error, no_bwd, "mean of (x - target) squared",
+        messages=(1, 2), fields=(0, 1),
+    ),
     Op(
         "root_mean_square_error", "metric", _value_rule("root_mean_square_error"), _squared_error, no_bwd, "root of the mean of (x - target) squared",
         messages=(1, 2), fields=(0, 1), finish="root",

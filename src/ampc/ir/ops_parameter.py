@@ -55,7 +55,7 @@ def _by_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: 
     count = integer(attrs, "members")
     _want_params("linear_by", params, [f"{i}.w" for i in range(count)], [f"{i}.b" for i in range(count)])
     if fields[0].kind not in ("int", "flag") or not 0 < (fields[0].below or 2) <= count:
-        raise ShapeError(f"`linear_by` of {count} members needs an int field below {count}, `{fields[0].name}` is {fields[0].kind} below {fields[0].below}")
+        raise ShapeError(f"`linear_by` needs an int field below {count}, its members, `{fields[0].name}` is {fields[0].kind} below {fields[0].below}")
     if fields[0].axis != types[0].rows:
         raise ShapeError(f"`linear_by` needs a row for each element of `{fields[0].axis}`, got {shown(types[0])}")
     results = {_linear_type("linear_by", types[0], params, f"{i}.") for i in range(count)}

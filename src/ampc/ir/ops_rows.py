@@ -181,13 +181,17 @@ def _expand_rows_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], pa
 ROWS = (
     Op("gather", "rows", _gather_rule, _gather, _gather_bwd, "the rows that an index field names; zeros for none", fields=(1, 1)),
     Op(
-        "scatter", "rows", _scatter_rule, _scatter, _scatter_bwd, "row i to the position that an index field gives it, reduced there; 0 where none arrives",
+        "scatter", "rows", _scatter_rule, _scatter, _scatter_bwd,
+        "row i to the position that an index field gives it, reduced there; 0 where none comes",
         fields=(1, 1), attrs=(REDUCE,),
     ),
     Op(
         "reduce_rows", "rows", _reduce_rule, _reduce_rows, _reduce_rows_bwd,
         "sum, mean or max over the rows of an axis, or over those of each parent of a nested axis; 0 over nothing", attrs=(REDUCE,), segmented=True,
     ),
-    Op("softmax_rows", "rows", _softmax_rule, _softmax_rows, _softmax_rows_bwd, "softmax of each column over the rows (of each parent)", segmented=True),
+    Op(
+        "softmax_rows", "rows", _softmax_rule, _softmax_rows, _softmax_rows_bwd, "softmax of each column over the rows (of each parent)",
+        segmented=True,
+    ),
     Op("expand_rows", "rows", _expand_rule, _expand_rows, _expand_rows_bwd, "a row (or each parent's row) repeated over an axis", segmented=True),
 )

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Coord, FieldRef, First, Index, Match, Region, Test, Through, Within
+from ampc.ir.nodes import Coord, Dealt, Decided, FieldRef, First, Index, Match, Region, Test, Through, Within
 from ampc.ir.op import Array, FieldValue, RowIndex, Segments
 from ampc.ir.scope import PARENT_FIELD, chain, declaration
 
@@ -27,7 +27,7 @@ class Instance:
     """One instance. `lengths`: axis -> elements; `starts`: nested axis -> int64 [parent's elements + 1], from 0.
 
     `fields`: int, flag, index -> int64 [n] (none = -1), float -> [n, columns] (none = NaN); n = 1 for a field of the instance.
-    `number` tells draws of dropout apart.
+    `number` counts admissions: it tells draws of dropout apart, and says which copy of a layer an instance is dealt to.
     """
 
     lengths: Mapping[str, int]
@@ -201,9 +201,11 @@ class View:
                 return int(self.coordinate(r, region, state) > 0)
             case Match(ref=ref, cases=cases):
                 return _case(self.value(ref, region, state), cases)
-            case _:
+            case Dealt(count=count):
+                return self.instance.number % count
+            case Decided(cases=cases):
                 assert decided is not None
-                return _case(decided, test.cases)
+                return _case(decided, cases)
 
 
 def _case(value: int, cases: tuple[tuple[int, ...], ...]) -> int:
