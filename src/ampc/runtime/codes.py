@@ -28,14 +28,16 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP704": Explanation(
         "no such value to watch",
-        "`until` and `watch` may name `loss` and the metrics that the model declares; with `train.` before the name it is the value of the training pass, "
+        "`until` and `watch` may name `loss` and the metrics that the model declares; with `train.` before the name it "
+        "is the value of the training pass, "
         "else of the validation (or of the training pass where there is no validation data).",
         "ampc run manifest.json --until 'acuracy >= 0.97'",
         "ampc run manifest.json --until 'accuracy >= 0.97'",
     ),
     "AMP705": Explanation(
         "no such layer",
-        "A setting or pre-trained weights were given for a layer that the model doesn't have. A family (`Linear(...) for kind in kinds`) is named as a whole "
+        "A setting or pre-trained weights were given for a layer that the model doesn't have. A family (`Linear(...) "
+        "for kind in kinds`) is named as a whole "
         "by its name, a member by `name.0`, `name.1`, and so on.",
         "ampc run manifest.json --set stepp.learning_rate=0.1",
         "ampc run manifest.json --set step.learning_rate=0.1",
@@ -55,28 +57,32 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP708": Explanation(
         "no checkpoint to resume from",
-        "`--resume` takes a run folder and loads its newest checkpoint whose files all have the sizes and SHA-256 sums that its index lists. Damaged ones are "
+        "`--resume` takes a run folder and loads its newest checkpoint whose files all have the sizes and SHA-256 sums "
+        "that its index lists. Damaged ones are "
         "named and passed over; if none is left, the run is not started afresh in silence.",
         "ampc run manifest.json --resume runs/damaged",
         "ampc run manifest.json",
     ),
     "AMP709": Explanation(
         "the checkpoint is of another program",
-        "A checkpoint belongs to one program: the same layers, shapes and graph. A model that was changed or compiled with other parameters can't resume it; "
+        "A checkpoint belongs to one program: the same layers, shapes and graph. A model that was changed or compiled "
+        "with other parameters can't resume it; "
         "its weights can be a starting point where names and shapes agree.",
         "ampc run other/manifest.json --resume runs/first",
         "ampc run other/manifest.json --init runs/first/weights.safetensors",
     ),
     "AMP710": Explanation(
         "weights don't fit the program",
-        "Every tensor of the file has to have the name and shape of a parameter, and every parameter has to be there: `layer.w`, `layer.b`, `layer.table`, ... "
+        "Every tensor of the file has to have the name and shape of a parameter, and every parameter has to be there: "
+        "`layer.w`, `layer.b`, `layer.table`, ... "
         "`--init-partial` takes over the names that agree and lists the others; a wrong shape is refused even then.",
         "ampc run manifest.json --init half.safetensors",
         "ampc run manifest.json --init half.safetensors --init-partial",
     ),
     "AMP711": Explanation(
         "the weights file is not sound",
-        "Weights are read from safetensors files only; the file is missing, cut short, damaged, or of another format. A PyTorch `.pt` file may run code when it "
+        "Weights are read from safetensors files only; the file is missing, cut short, damaged, or of another format. "
+        "A PyTorch `.pt` file may run code when it "
         "is read: save its state dict with `safetensors.torch.save_file` and name the map with `--names`.",
         "ampc run manifest.json --init model.pt",
         "ampc run manifest.json --init model.safetensors --names torch",
@@ -95,7 +101,8 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP715": Explanation(
         "the loss is not a finite number",
-        "The mean loss of an epoch became infinite or not a number, most often because the learning rate is too high. With `--on-nan stop` the run fails and keeps "
+        "The mean loss of an epoch became infinite or not a number, most often because the learning rate is too high. "
+        "With `--on-nan stop` the run fails and keeps "
         "the last checkpoint; `skip` undoes the epoch and goes on (three times in succession at most); `ignore` goes on.",
         "ampc run manifest.json --learning-rate 1000",
         "ampc run manifest.json --learning-rate 0.001 --set clip_norm=1",
@@ -108,9 +115,16 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP717": Explanation(
         "no data to run on",
-        "The files hold no instance, no file was found, or the program has nothing to be asked for. An empty validation set never counts as a value of 0.",
+        "The files hold no instance, no file was found, or the program has nothing to be asked for. An empty "
+        "validation set never counts as a value of 0.",
         "ampc run manifest.json --data empty/",
         "ampc run manifest.json --data data/",
+    ),
+    "AMP718": Explanation(
+        "predictions can't be written under that name",
+        "The end of the name says the form: `.parquet`, `.arrow` or `.jsonl`; `-` writes JSON lines to standard output.",
+        "ampc run manifest.json --infer --data data/ -o predictions.csv",
+        "ampc run manifest.json --infer --data data/ -o predictions.parquet",
     ),
     "AMP730": Explanation(
         "a file can't be written",

@@ -6,6 +6,7 @@ Plain data with units in the names; whoever shows or stores it decides how. No e
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,11 @@ class Note:
 
 
 Event = Progress | Phase | Epoch | Note
+Listener = Callable[[Event], None]
+
+
+def ignore(_: Event) -> None:
+    """The listener that does nothing."""
 
 
 def mean_staleness(histogram: list[int]) -> float | None:

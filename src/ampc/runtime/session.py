@@ -23,7 +23,7 @@ from ampc.ir.graph import Graph
 from ampc.runtime import checkpoint, schedule, until
 from ampc.runtime.checkpoint import State
 from ampc.runtime.contract import EngineFactory, EngineLike, Order
-from ampc.runtime.events import Array, Epoch, EpochResult, Event, Note, Phase, Progress, mean_staleness, merge_results
+from ampc.runtime.events import Array, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
 from ampc.runtime.interrupts import Interrupts, StopNow
 from ampc.runtime.options import RunOptions
 from ampc.runtime.run_folder import RunFolder, version
@@ -65,9 +65,9 @@ class Session:
         folder: RunFolder | None = None,
         inputs: dict[str, Any] | None = None,
         initial: dict[str, Array] | None = None,
-        on_event: Callable[[Event], None] = lambda _: None,
+        on_event: Listener = ignore,
     ) -> None:
-        """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to start from (perhaps a few)."""
+        """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to begin with (or some)."""
         self.graph, self.options, self.make_engine, self.program = graph, options, make_engine, program
         self.folder, self.inputs, self.initial, self.on_event = folder, inputs or {}, initial, on_event
         self.metrics = metric_names(graph)
@@ -94,6 +94,11 @@ class Session:
             if self.initial:
                 self._engine.set_parameters({**self._engine.parameters, **self.initial})
         return self._engine
+
+    @property
+    def made(self) -> bool:
+        """Whether there is an engine yet."""
+        return self._engine is not None
 
     def _timed(self, dataset: Dataset, order: Order, **how: Any) -> tuple[EpochResult, float]:
         """Run a pass; return its result and the wall time that it took without compilation."""

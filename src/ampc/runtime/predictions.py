@@ -1,0 +1,101 @@
+"""Predictions to a file: one row per instance, one column per `output` of the program, as Parquet, Arrow or JSON lines.
+
+A single row of one column becomes a number, of several a list; rows over an axis become a list of those. Integer outputs stay integers.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ampc.diagnostics import error
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import Output, Type
+from ampc.runtime.events import Array
+from ampc.runtime.weights import write_bytes
+
+SUFFIXES = (".parquet", ".arrow", ".jsonl")
+
+
+def output_types(graph: Graph) -> dict[str, Type]:
+    """Return the payload type of each output of the program, in order."""
+    return {n.name: graph.type_of(n.inputs[0]) for n in graph.nodes if isinstance(n, Output)}
+
+
+def check_path(path: str) -> None:
+    """Raise AMP718 for a name that doesn't say how to write; "-" is standard output, as JSON lines."""
+    if path != "-" and Path(path).suffix not in SUFFIXES:
+        ends = ", ".join(f"`{s}`" for s in SUFFIXES)
+        raise error("AMP718", f"predictions can't be written to `{path}`", help=f"give a name that ends in {ends}, or `-`")
+
+
+def columns(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Any]]:
+    """Return for each output one Python value per instance: a number, a list, or a list of lists."""
+    return {name: [_value(a, kind, name in _looped(graph)) for a in outputs[name]] for name, kind in output_types(graph).items() if name in outputs}
+
+
+def _looped(graph: Graph) -> set[str]:
+    """Return the outputs that are recorded once for each element or turn, not once for the instance."""
+    return {n.name for n in graph.nodes if isinstance(n, Output) and n.region != 0}
+
+
+def _value(a: Array, kind: Type, many: bool) -> Any:
+    table = np.asarray(a).reshape(-1, kind.cols)
+    if kind.integer:
+        table = np.rint(table).astype(np.int64)
+    rows = table[:, 0] if kind.cols == 1 else table
+    if kind.rows == "" and not many and len(rows) == 1:
+        return rows[0].tolist()
+    return rows.tolist()
+
+
+def write(path: str, graph: Graph, outputs: dict[str, list[Array]]) -> None:
+    """Write one row per instance to `path`, whole or not at all. Raises AMP718 for an unknown form, AMP730 (exit 4) if it can't be written."""
+    check_path(path)
+    values = columns(graph, outputs)
+    if path == "-":
+        import sys
+
+        sys.stdout.buffer.write(_lines(values))
+        sys.stdout.flush()
+    elif Path(path).suffix == ".jsonl":
+        write_bytes(Path(path), _lines(values))
+    else:
+        write_bytes(Path(path), _table(values, output_types(graph), _looped(graph), parquet=Path(path).suffix == ".parquet"))
+
+
+def _lines(values: dict[str, list[Any]]) -> bytes:
+    import msgspec
+
+    rows = zip(*values.values(), strict=True)
+    return b"".join(msgspec.json.encode(dict(zip(values, row, strict=True))) + b"\n" for row in rows)
+
+
+def _table(values: dict[str, list[Any]], types: dict[str, Type], looped: set[str], *, parquet: bool) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = {}
+    for name, column in values.items():
+        kind = types[name]
+        element = pa.int64() if kind.integer else pa.float32()
+        if kind.cols > 1:
+            element = pa.list_(element)
+        if kind.rows != "" or name in looped:
+            element = pa.list_(element)
+        arrays[name] = pa.array([_listed(v) if pa.types.is_list(element) else v for v in column], element)
+    table = pa.table(arrays)
+    sink = io.BytesIO()
+    if parquet:
+        pq.write_table(table, sink)
+    else:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

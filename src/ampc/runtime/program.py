@@ -1,0 +1,285 @@
+"""A compiled program to train, evaluate and predict with: the same calls for Python and the command line.
+
+It joins a manifest, data, settings and weights to a `Session`; it decides nothing about how instances are executed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ampc.data import Dataset, find, read
+from ampc.diagnostics import error
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import NPT, PPT, Cond, Group, Index, Loss, Match, Metric, Phi, Through
+from ampc.manifest import Manifest
+from ampc.place import Placement, Target, load_target, place
+from ampc.runtime import weights
+from ampc.runtime.contract import EngineFactory, EngineLike
+from ampc.runtime.events import Array, Event
+from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve, usable_cores
+from ampc.runtime.predictions import output_types
+from ampc.runtime.run_folder import RunFolder
+from ampc.runtime.session import Session
+from ampc.runtime.summary import Summary
+
+Data = Any
+"""A data folder, a file, a list of files, a pyarrow Table or RecordBatch, a list of dicts, or a `Dataset` that was read before."""
+
+
+def program_hash(graph: Graph) -> str:
+    """Return the hash that checkpoints are tied to: of what the program computes, not of where its source stands or on what it is placed."""
+    bare = msgspec.structs.replace(
+        graph, train={}, nodes=tuple(msgspec.structs.replace(n, origin=()) for n in graph.nodes),
+        layers=tuple(msgspec.structs.replace(x, settings={}, device="") for x in graph.layers),
+    )  # fmt: skip
+    return hashlib.sha256(msgspec.json.encode(bare)).hexdigest()
+
+
+class Program:
+    """A program and its weights (`parameters`; None until trained or loaded: the seed draws them)."""
+
+    def __init__(self, manifest: Manifest, *, make_engine: EngineFactory | None = None) -> None:
+        self.manifest = manifest
+        self.graph = manifest.graph
+        self.parameters: dict[str, Array] | None = None
+        self._make = make_engine or self._real_engine
+        self._last: tuple[EngineOptions, EngineLike] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.graph.name
+
+    def __repr__(self) -> str:
+        size = sum(int(np.prod(s)) for s in weights.shapes(self.graph).values())
+        return f"<Program {self.name}: {len(self.graph.nodes)} nodes, {len(self.graph.layers)} layers, {size} parameters>"
+
+    # ------------------------------------------------------------------------------------------ settings
+
+    def options(
+        self,
+        settings: Mapping[str, Value | None] | None = None,
+        *,
+        sets: Iterable[str] = (),
+        config: Path | None = None,
+        per_layer: Mapping[str, Mapping[str, Value]] | None = None,
+    ) -> RunOptions:
+        """Return the settings of a run, resolved: `settings` over `per_layer` and `sets` over the `train:` block over `config` over the defaults."""
+        sets = [*sets, *(f"{layer}.{name}={_text(v)}" for layer, given in (per_layer or {}).items() for name, v in given.items())]
+        resolved = resolve(
+            flags=settings, sets=sets, train=self.graph.train, layers={x.name: x.settings for x in self.graph.layers},
+            model_parameters=self.graph.parameters, config=config,
+        )  # fmt: skip
+        return resolved if resolved.workers else dataclasses.replace(resolved, workers=self._workers(resolved))
+
+    def _workers(self, o: RunOptions) -> int:
+        """As many as the program was placed on, if these are cores of this machine; one for `step`."""
+        if o.driver == "step":
+            return 1
+        cores = usable_cores()
+        devices = self.manifest.target.devices
+        return min(len(devices), cores) if all(d.kind == "cpu" for d in devices) else cores
+
+    def placement(self, workers: int) -> Placement:
+        """Return the manifest's placement, or one made anew where it isn't on so many cores."""
+        target = self.manifest.target
+        if len(target.devices) == workers and all(d.kind == "cpu" for d in target.devices):
+            return self.manifest.placement
+        strategy = self.manifest.placement.strategy
+        return place(self.graph, cores(target, workers), "balanced" if strategy == "manual" else strategy, self.manifest.statistics)
+
+    def _real_engine(self, options: EngineOptions, parameters: dict[str, Array] | None) -> EngineLike:
+        from ampc.runtime.engine import Engine  # compiles: loaded when something runs
+
+        return Engine(self.graph, self.placement(options.workers), options=options, parameters=parameters)
+
+    # ------------------------------------------------------------------------------------------ weights
+
+    def load_weights(self, *sources: str | Path, names: str | Path | None = None, partial: bool = False) -> list[str]:
+        """Take over parameters from safetensors files, later ones winning; return the names left out (empty unless `partial`).
+
+        A source is a file of the whole program, or "layer=file" for one layer. `names`: the file holds a PyTorch state dict; a map file, or "torch"
+        where modules are called as the layers. Raises AMP705, AMP710, AMP711, AMP712.
+        """
+        found, left = weights.initialise([str(s) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial)
+        self.parameters = {**(self.parameters or {}), **found}
+        return left
+
+    def save_weights(self, path: str | Path, *, names: str | Path | None = None) -> None:
+        """Write the weights as safetensors, under the names of a PyTorch state dict if `names` is given (a map file, or "torch")."""
+        if self.parameters is None or set(self.parameters) != set(weights.shapes(self.graph)):
+            raise error("AMP717", "the program has no weights yet", help="train it or load weights first")
+        out: Mapping[str, Array] = self.parameters
+        if names is not None:
+            out = weights.to_torch(out, self.graph, weights.name_map(self.graph, Path(names)))
+        weights.save_weights(Path(path), out, {"program": program_hash(self.graph)})
+
+    # ------------------------------------------------------------------------------------------ data
+
+    def read(self, data: Data, split: str = "train", *, on_nan: str = "stop") -> Dataset:
+        """Return the instances of `data`; of a folder, those of `split` ("train", "valid", "test"). Raises AmpError 8xx."""
+        if isinstance(data, Dataset):
+            return data
+        if isinstance(data, (str, Path)):
+            data = find(data, (split,))[split]
+        return read(data, self.graph, on_nan=on_nan)  # type: ignore[arg-type]  # checked as a setting
+
+    def read_unlabelled(self, data: Data, split: str = "test") -> Dataset:
+        """Return the instances of `data` for a prediction: fields that only losses and metrics read need not be there."""
+        if isinstance(data, Dataset):
+            return data
+        if isinstance(data, (str, Path)):
+            data = find(data, (split,))[split]
+        unread = targets(self.graph)
+        found = read(data, msgspec.structs.replace(self.graph, fields=tuple(f for f in self.graph.fields if f.name not in unread)))
+        filled = dict(found.columns)
+        for f in self.graph.fields:
+            if f.name in unread:
+                n = int(found.axes[f.axis][-1]) if f.axis else found.n
+                filled[f.name] = np.zeros((n, f.columns), np.float32) if f.kind == "float" else np.zeros(n, np.int64)
+        return dataclasses.replace(found, columns=filled, fields=self.graph.fields)
+
+    def split_data(self, data: Data, validation: Data | None, options: RunOptions) -> tuple[Dataset, Dataset | None]:
+        """Return (training, validation or None): of a folder its `train.*` and, unless `validation` is given, its `valid.*`."""
+        if validation is None and isinstance(data, (str, Path)) and Path(data).is_dir():
+            validation = find(data).get("valid")
+        training = self.read(data, on_nan=options.on_nan)
+        return training, None if validation is None else self.read(validation, "valid", on_nan=options.on_nan)
+
+    # ------------------------------------------------------------------------------------------ runs
+
+    def session(
+        self,
+        options: RunOptions,
+        *,
+        folder: RunFolder | None = None,
+        inputs: dict[str, Any] | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> Session:
+        """Return a session with this program's weights and settings."""
+
+        def make(o: EngineOptions, parameters: dict[str, Array] | None) -> EngineLike:
+            if self._last is None or self._last[0] != o:
+                self._last = (o, self._make(o, parameters))
+            return self._last[1]
+
+        return Session(
+            self.graph, options, make, program=program_hash(self.graph), folder=folder, inputs=inputs, initial=self.parameters, on_event=on_event
+        )
+
+    def train(
+        self,
+        data: Data,
+        validation: Data | None = None,
+        *,
+        run_folder: str | Path | None = None,
+        force: bool = False,
+        resume: str | Path | None = None,
+        per_layer: Mapping[str, Mapping[str, Value]] | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+        **settings: Value,
+    ) -> Summary:
+        """Train on `data` and return the summary; the weights are then this program's.
+
+        data: a folder with `train.*` (and `valid.*`), a file, a pyarrow table, a list of dicts. settings: as of `ampc run` (epochs=..., until=...,
+        learning_rate=...); per_layer: {"embed": {"learning_rate": 0.1}}. run_folder: where metrics, weights and checkpoints go (None: nowhere).
+        resume: a run folder to continue. on_event: receives progress. Raises AmpError for wrong input (nothing is left behind) and for a failed run.
+        """
+        settings = {**_resumed(resume, settings), **settings}
+        options = self.options(settings, per_layer=per_layer, config=Path(resume) / "config.toml" if resume is not None else None)
+        folder = RunFolder(Path(run_folder or resume), force=force) if run_folder or resume else None  # type: ignore[arg-type]  # one of them is given
+        training, valid = self.split_data(data, validation, options)
+        self._last = None  # moments and accumulators of an earlier run are none of this one's
+        session = self.session(options, folder=folder, inputs={"data": data if isinstance(data, str) else None}, on_event=on_event)
+        try:
+            return session.train(training, valid, resume=None if resume is None else Path(resume))
+        finally:
+            if session.made:
+                self.parameters = session.engine.parameters
+
+    def evaluate(
+        self, data: Data, *, split: str = "valid", on_event: Callable[[Event], None] = lambda _: None, **settings: Value
+    ) -> dict[str, float | None]:
+        """Return the mean loss and the metrics on `data` (of a folder, on `split`); a metric that is undefined is None."""
+        options = self.options(settings)
+        return self.session(options, on_event=on_event).evaluate(self.read(data, split, on_nan=options.on_nan))
+
+    def predict(
+        self, data: Data, *, split: str = "test", on_event: Callable[[Event], None] = lambda _: None, **settings: Value
+    ) -> dict[str, list[Array]]:
+        """Return for each `output` of the program one float32 [rows, columns] array per instance of `data`, in its order.
+
+        Fields that only losses and metrics read need not be in the data. Raises AMP717 if the program has no output.
+        """
+        if not output_types(self.graph):
+            raise error(
+                "AMP717", f"the program `{self.name}` has no output to predict", help="add a line `output logits` to the model and compile it again"
+            )
+        return self.session(self.options(settings), on_event=on_event).predict(self.read_unlabelled(data, split))
+
+
+def _resumed(resume: str | Path | None, settings: Mapping[str, Value]) -> dict[str, Value]:
+    """Settings of the resumed run that are stronger than the `train:` block (its `config.toml` holds all of them)."""
+    return {} if resume is None else {k: v for k, v in stored_settings(Path(resume)).items() if k not in settings}
+
+
+def stored_settings(folder: Path) -> dict[str, Value]:
+    """Return the settings in a run folder's `config.toml`, without those of layers; AMP708 if it has none."""
+    import tomllib
+
+    try:
+        table = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))["run"]
+        return {k: v for k, v in table.items() if k != "layer"}
+    except (OSError, ValueError, KeyError, AttributeError) as e:
+        raise error(
+            "AMP708", f"`{folder}` is no run folder: it has no readable `config.toml`", help="give the folder that an earlier `ampc run` printed"
+        ) from e
+
+
+def cores(target: Target, n: int) -> Target:
+    """Return a target of `n` equal cores: the first CPU device of `target`, or of the bundled one."""
+    base = target if any(d.kind == "cpu" for d in target.devices) else load_target("cpu-2")
+    device = next(d for d in base.devices if d.kind == "cpu")
+    return Target(f"cpu-{n}", tuple(msgspec.structs.replace(device, name=f"core:{i}" if n > 1 else "core") for i in range(n)), base.links)
+
+
+def targets(graph: Graph) -> set[str]:
+    """Return the fields that only losses and metrics read, and that no axis needs for its length."""
+    read_by_others: set[str] = set()
+    for n in graph.nodes:
+        if isinstance(n, NPT | PPT):
+            read_by_others.update(f.field for f in n.fields)
+            for f in n.fields:
+                _through(f.at, read_by_others)
+        elif isinstance(n, Cond | Phi) and isinstance(n.test, Match):
+            read_by_others.add(n.test.ref.field)
+            _through(n.test.ref.at, read_by_others)
+        elif isinstance(n, Loss | Metric):
+            for f in n.fields:
+                _through(f.at, read_by_others)
+        if isinstance(n, Group):
+            _through(n.key, read_by_others)
+        at = getattr(getattr(n, "to", None), "at", None)
+        _through(at, read_by_others)
+    for region in graph.regions:
+        read_by_others.update(region.after)
+    only = {f.name for f in graph.fields if f.name not in read_by_others}
+    lengths = {f.axis for f in graph.fields if f.name not in only}
+    return {f.name for f in graph.fields if f.name in only and (f.axis == "" or f.axis in lengths)}
+
+
+def _through(index: Index | None, into: set[str]) -> None:
+    while isinstance(index, Through):
+        into.add(index.field)
+        index = index.at
+
+
+def _text(value: Value) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
