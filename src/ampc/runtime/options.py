@@ -260,12 +260,13 @@ def resolve(
     layers: Mapping[str, Mapping[str, Value]] | None = None,
     model_parameters: Iterable[str] = (),
     config: Path | None = None,
+    resumed: Mapping[str, Value] | None = None,
 ) -> RunOptions:
     """Return the options of a run from all sources, the strongest first: flags, `sets` ("name=value", "layer.name=value"), train, config, defaults.
 
     flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
     (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
-    config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
+    resumed: settings of the run that is continued (stronger than `train`). config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
     Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 a clash.
     """
     layers = layers or {}
@@ -277,6 +278,8 @@ def resolve(
         _take_config(got, config, layers)
     for name, value in (train or {}).items():
         got.put(name, value, "in the `train:` block")
+    for name, value in (resumed or {}).items():
+        got.put(name, value, "in the resumed run")
     for text in sets:
         _take_set(got, text, layers, set(model_parameters))
     for name, flag in (flags or {}).items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ampc.manifest import Manifest
 from ampc.place import Placement, Target, load_target, place
 from ampc.runtime import weights
 from ampc.runtime.contract import EngineFactory, EngineLike
-from ampc.runtime.events import Array, Event
+from ampc.runtime.events import Array, Listener, ignore
 from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve, usable_cores
 from ampc.runtime.predictions import output_types
 from ampc.runtime.run_folder import RunFolder
@@ -70,12 +70,14 @@ class Program:
         sets: Iterable[str] = (),
         config: Path | None = None,
         per_layer: Mapping[str, Mapping[str, Value]] | None = None,
+        resume: Path | None = None,
     ) -> RunOptions:
-        """Return the settings of a run, resolved: `settings` over `per_layer` and `sets` over the `train:` block over `config` over the defaults."""
+        """Return the settings of a run: `settings` over `per_layer` and `sets` over the resumed run's over the `train:` block over `config`."""
         sets = [*sets, *(f"{layer}.{name}={_text(v)}" for layer, given in (per_layer or {}).items() for name, v in given.items())]
         resolved = resolve(
             flags=settings, sets=sets, train=self.graph.train, layers={x.name: x.settings for x in self.graph.layers},
-            model_parameters=self.graph.parameters, config=config,
+            model_parameters=self.graph.parameters, config=config if resume is None else resume / "config.toml",
+            resumed={} if resume is None else stored_settings(resume),
         )  # fmt: skip
         return resolved if resolved.workers else dataclasses.replace(resolved, workers=self._workers(resolved))
 
@@ -161,7 +163,7 @@ class Program:
         *,
         folder: RunFolder | None = None,
         inputs: dict[str, Any] | None = None,
-        on_event: Callable[[Event], None] = lambda _: None,
+        on_event: Listener = ignore,
     ) -> Session:
         """Return a session with this program's weights and settings."""
 
@@ -183,7 +185,7 @@ class Program:
         force: bool = False,
         resume: str | Path | None = None,
         per_layer: Mapping[str, Mapping[str, Value]] | None = None,
-        on_event: Callable[[Event], None] = lambda _: None,
+        on_event: Listener = ignore,
         **settings: Value,
     ) -> Summary:
         """Train on `data` and return the summary; the weights are then this program's.
@@ -192,9 +194,9 @@ class Program:
         learning_rate=...); per_layer: {"embed": {"learning_rate": 0.1}}. run_folder: where metrics, weights and checkpoints go (None: nowhere).
         resume: a run folder to continue. on_event: receives progress. Raises AmpError for wrong input (nothing is left behind) and for a failed run.
         """
-        settings = {**_resumed(resume, settings), **settings}
-        options = self.options(settings, per_layer=per_layer, config=Path(resume) / "config.toml" if resume is not None else None)
-        folder = RunFolder(Path(run_folder or resume), force=force) if run_folder or resume else None  # type: ignore[arg-type]  # one of them is given
+        options = self.options(settings, per_layer=per_layer, resume=None if resume is None else Path(resume))
+        where = run_folder or resume
+        folder = None if where is None else RunFolder(Path(where), force=force)
         training, valid = self.split_data(data, validation, options)
         self._last = None  # moments and accumulators of an earlier run are none of this one's
         session = self.session(options, folder=folder, inputs={"data": data if isinstance(data, str) else None}, on_event=on_event)
@@ -204,16 +206,12 @@ class Program:
             if session.made:
                 self.parameters = session.engine.parameters
 
-    def evaluate(
-        self, data: Data, *, split: str = "valid", on_event: Callable[[Event], None] = lambda _: None, **settings: Value
-    ) -> dict[str, float | None]:
+    def evaluate(self, data: Data, *, split: str = "valid", on_event: Listener = ignore, **settings: Value) -> dict[str, float | None]:
         """Return the mean loss and the metrics on `data` (of a folder, on `split`); a metric that is undefined is None."""
         options = self.options(settings)
         return self.session(options, on_event=on_event).evaluate(self.read(data, split, on_nan=options.on_nan))
 
-    def predict(
-        self, data: Data, *, split: str = "test", on_event: Callable[[Event], None] = lambda _: None, **settings: Value
-    ) -> dict[str, list[Array]]:
+    def predict(self, data: Data, *, split: str = "test", on_event: Listener = ignore, **settings: Value) -> dict[str, list[Array]]:
         """Return for each `output` of the program one float32 [rows, columns] array per instance of `data`, in its order.
 
         Fields that only losses and metrics read need not be in the data. Raises AMP717 if the program has no output.
@@ -223,11 +221,6 @@ class Program:
                 "AMP717", f"the program `{self.name}` has no output to predict", help="add a line `output logits` to the model and compile it again"
             )
         return self.session(self.options(settings), on_event=on_event).predict(self.read_unlabelled(data, split))
-
-
-def _resumed(resume: str | Path | None, settings: Mapping[str, Value]) -> dict[str, Value]:
-    """Settings of the resumed run that are stronger than the `train:` block (its `config.toml` holds all of them)."""
-    return {} if resume is None else {k: v for k, v in stored_settings(Path(resume)).items() if k not in settings}
 
 
 def stored_settings(folder: Path) -> dict[str, Value]:
