@@ -126,6 +126,12 @@ CODES: dict[str, Explanation] = {
         "ampc run manifest.json --infer --data data/ -o predictions.csv",
         "ampc run manifest.json --infer --data data/ -o predictions.parquet",
     ),
+    "AMP719": Explanation(
+        "flags that don't go together",
+        "A flag that could have no effect beside the others is refused, and so is a run that lacks what it needs.",
+        "ampc run manifest.json --infer --data data/",
+        "ampc run manifest.json --infer --data data/ --init runs/first",
+    ),
     "AMP730": Explanation(
         "a file can't be written",
         "The disk is full or the folder doesn't allow it. The run stops with exit code 4; finished checkpoints stay as they were and can be resumed.",

@@ -266,7 +266,8 @@ def resolve(
 
     flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
     (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
-    resumed: settings of the run that is continued (stronger than `train`). config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
+    config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
+    resumed: settings of the run that is continued, stronger than `train`.
     Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 a clash.
     """
     layers = layers or {}

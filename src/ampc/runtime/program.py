@@ -107,10 +107,12 @@ class Program:
     def load_weights(self, *sources: str | Path, names: str | Path | None = None, partial: bool = False) -> list[str]:
         """Take over parameters from safetensors files, later ones winning; return the names left out (empty unless `partial`).
 
-        A source is a file of the whole program, or "layer=file" for one layer. `names`: the file holds a PyTorch state dict; a map file, or "torch"
-        where modules are called as the layers. Raises AMP705, AMP710, AMP711, AMP712.
+        A source is a file of the whole program, a run folder (its best weights, else its last), or "layer=file" for one layer. `names`: the file
+        holds a PyTorch state dict; a map file, or "torch" where modules are called as the layers. Raises AMP705, AMP710, AMP711, AMP712.
         """
-        found, left = weights.initialise([str(s) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial)
+        found, left = weights.initialise(
+            [_weights_file(str(s)) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial
+        )
         self.parameters = {**(self.parameters or {}), **found}
         return left
 
@@ -211,16 +213,26 @@ class Program:
         options = self.options(settings)
         return self.session(options, on_event=on_event).evaluate(self.read(data, split, on_nan=options.on_nan))
 
+    def check_outputs(self) -> None:
+        """Raise AMP717 if the program has nothing to predict."""
+        if not output_types(self.graph):
+            raise error(
+                "AMP717", f"the program `{self.name}` has no output to predict", help="add a line `output logits` to the model and compile it again"
+            )
+
     def predict(self, data: Data, *, split: str = "test", on_event: Listener = ignore, **settings: Value) -> dict[str, list[Array]]:
         """Return for each `output` of the program one float32 [rows, columns] array per instance of `data`, in its order.
 
         Fields that only losses and metrics read need not be in the data. Raises AMP717 if the program has no output.
         """
-        if not output_types(self.graph):
-            raise error(
-                "AMP717", f"the program `{self.name}` has no output to predict", help="add a line `output logits` to the model and compile it again"
-            )
+        self.check_outputs()
         return self.session(self.options(settings), on_event=on_event).predict(self.read_unlabelled(data, split))
+
+
+def _weights_file(source: str) -> str:
+    """Return the best weights of a run folder, else its last; another source as it is."""
+    folder = Path(source)
+    return str(folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "weights.safetensors")) if folder.is_dir() else source
 
 
 def stored_settings(folder: Path) -> dict[str, Value]:

@@ -1,0 +1,269 @@
+"""`ampc run`: train, evaluate or predict with a compiled program. Parses flags, calls the library, prints; nothing else.
+
+The result goes to standard output (a table, or one JSON object), everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampc.diagnostics import error
+
+if TYPE_CHECKING:
+    from ampc.runtime.options import RunOptions
+    from ampc.runtime.program import Program
+    from ampc.runtime.summary import Summary
+
+SETTINGS, FILES, OUT = "Settings (all of them: --print-config)", "Input and output", "Display"
+
+
+def run(
+    manifest: Annotated[Path, typer.Argument(help="manifest.json, or the folder that `ampc compile` wrote", show_default=False)],
+    data: Annotated[Path | None, typer.Option(help="folder with train.* and valid.*, or a file", rich_help_panel=FILES, show_default=False)] = None,
+    valid: Annotated[
+        Path | None, typer.Option(help="validation file, where --data is a single file", rich_help_panel=FILES, show_default=False)
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="run folder (runs/<model>-<n>), or the predictions' file", rich_help_panel=FILES, show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an earlier run folder", rich_help_panel=FILES)] = False,
+    resume: Annotated[Path | None, typer.Option(help="continue the run in this folder from its newest checkpoint", rich_help_panel=FILES)] = None,
+    init: Annotated[
+        list[str] | None, typer.Option(help="weights to begin with: FILE or run folder, or LAYER=FILE for one layer", rich_help_panel=FILES)
+    ] = None,
+    init_partial: Annotated[
+        bool, typer.Option("--init-partial", help="take over the weights that agree, list the others", rich_help_panel=FILES)
+    ] = False,
+    names: Annotated[
+        str | None, typer.Option(help="--init and --export-torch use PyTorch's names: a map file, or `torch`", rich_help_panel=FILES)
+    ] = None,
+    export_torch: Annotated[
+        Path | None, typer.Option(help="write the weights as a PyTorch state dict (safetensors) too", rich_help_panel=FILES)
+    ] = None,
+    infer: Annotated[bool, typer.Option("--infer", help="predict with the weights of --init; no training", rich_help_panel=FILES)] = False,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="loss and metrics with the weights of --init; no training", rich_help_panel=FILES)
+    ] = False,
+    split: Annotated[str | None, typer.Option(help="what --infer and --evaluate read of a folder: train, valid, test", rich_help_panel=FILES)] = None,
+    epochs: Annotated[int | None, typer.Option(help="passes over the training data", rich_help_panel=SETTINGS)] = None,
+    until: Annotated[str | None, typer.Option(help="stop once this holds, e.g. 'accuracy >= 0.97'", rich_help_panel=SETTINGS)] = None,
+    workers: Annotated[int | None, typer.Option(help="worker threads", rich_help_panel=SETTINGS)] = None,
+    max_active_keys: Annotated[int | None, typer.Option(help="instances (or groups) in flight", rich_help_panel=SETTINGS)] = None,
+    min_update_frequency: Annotated[int | None, typer.Option(help="instances per update of a layer", rich_help_panel=SETTINGS)] = None,
+    group: Annotated[int | None, typer.Option(help="instances admitted and fired together", rich_help_panel=SETTINGS)] = None,
+    group_by_length: Annotated[bool | None, typer.Option("--group-by-length", help="groups of equal length", rich_help_panel=SETTINGS)] = None,
+    mode: Annotated[str | None, typer.Option(help="async, or sync (drain before each update)", rich_help_panel=SETTINGS)] = None,
+    driver: Annotated[str | None, typer.Option(help="threads, or step (one thread, repeatable)", rich_help_panel=SETTINGS)] = None,
+    seed: Annotated[int | None, typer.Option(help="of initial weights, order and dropout", rich_help_panel=SETTINGS)] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, adam, adamw", rich_help_panel=SETTINGS)] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="step size", rich_help_panel=SETTINGS)] = None,
+    on_nan: Annotated[str | None, typer.Option(help="stop, skip or ignore values that aren't finite", rich_help_panel=SETTINGS)] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="epochs between checkpoints", rich_help_panel=SETTINGS)] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="any setting: name=value, or layer.name=value for one layer", rich_help_panel=SETTINGS)
+    ] = None,
+    config: Annotated[Path, typer.Option(help="file with a [run] table of settings", rich_help_panel=SETTINGS)] = Path("ampc.toml"),
+    print_config: Annotated[bool, typer.Option("--print-config", help="show every setting and where it came from", rich_help_panel=OUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress", rich_help_panel=OUT)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the result as one JSON object", rich_help_panel=OUT)] = False,
+) -> None:
+    """Train a compiled program asynchronously, evaluate it, or predict with it.
+
+    Example: ampc run build/list_reduction --data data/list_reduction --until 'accuracy >= 0.97'
+    """
+    from ampc.manifest import load
+    from ampc.runtime.interrupts import StopNow
+    from ampc.runtime.program import Program
+
+    flags: dict[str, Any] = {
+        "epochs": epochs, "until": until, "workers": workers, "max_active_keys": max_active_keys, "min_update_frequency": min_update_frequency,
+        "group": group, "group_by_length": group_by_length, "mode": mode, "driver": driver, "seed": seed, "optimizer": optimizer,
+        "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every,
+    }  # fmt: skip
+    _check_flags(infer=infer, evaluate=evaluate, resume=resume, init=init, names=names, split=split, export_torch=export_torch, force=force)
+    program = Program(load(manifest))
+    options = program.options(flags, sets=settings or (), config=_config(config), resume=resume)
+    if print_config:
+        _print_config(options, as_json)
+        return
+    try:
+        if init:
+            for name in program.load_weights(*init, names=names, partial=init_partial):
+                print(f"note: `{name}` is left out", file=sys.stderr)
+        if infer:
+            _infer(program, options, _needed(data), output, split, quiet, as_json)
+        elif evaluate:
+            _evaluate(program, options, _needed(data), split, quiet, as_json)
+        else:
+            inputs = {"manifest": str(manifest), "data": None if data is None else str(data), "valid": None if valid is None else str(valid)}
+            summary = _train(program, options, inputs, output, force=force, resume=resume, quiet=quiet)
+            if export_torch is not None:
+                program.save_weights(export_torch, names=names or "torch")
+            _print_summary(summary, program, as_json)
+            if summary.exit_code:
+                raise typer.Exit(summary.exit_code)
+    except StopNow as stop:
+        raise typer.Exit(stop.exit_code) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _check_flags(**given: Any) -> None:
+    """Refuse flags that could have no effect beside others (exit code 2)."""
+    mistakes = [
+        (given["infer"] and given["evaluate"], "`--infer` and `--evaluate` exclude each other", "run one after the other"),
+        (given["resume"] and (given["infer"] or given["evaluate"]), "`--resume` continues a training run", "give the run folder to `--init` instead"),
+        (given["resume"] and given["init"], "`--resume` and `--init` both say which weights to begin with", "leave one of them out"),
+        (given["resume"] and given["force"], "`--resume` continues what `--force` would overwrite", "leave one of them out"),
+        (
+            (given["infer"] or given["evaluate"]) and not given["init"],
+            "a run without training needs weights",
+            "add `--init RUN_FOLDER` or a weights file",
+        ),
+        (given["split"] and not (given["infer"] or given["evaluate"]), "`--split` belongs to `--infer` and `--evaluate`", "leave it out"),
+        (given["split"] not in (None, "train", "valid", "test"), "`--split` expects `train`, `valid` or `test`", "for instance `--split test`"),
+        (given["names"] and not (given["init"] or given["export_torch"]), "`--names` belongs to `--init` and `--export-torch`", "add one of them"),
+        (given["export_torch"] and (given["infer"] or given["evaluate"]), "`--export-torch` belongs to a training run", "leave it out"),
+    ]
+    for wrong, message, remedy in mistakes:
+        if wrong:
+            raise error("AMP719", message, help=remedy, exit_code=2)
+
+
+def _config(path: Path) -> Path:
+    if path != Path("ampc.toml") and not path.is_file():
+        raise error("AMP706", f"there is no settings file `{path}`", help="leave `--config` out, or give a TOML file with a `[run]` table")
+    return path
+
+
+def _needed(data: Path | None) -> Path:
+    if data is None:
+        raise error("AMP719", "a run needs data", help="add `--data DIR`; `ampc data` makes the bundled data sets", exit_code=2)
+    return data
+
+
+def _print_config(options: RunOptions, as_json: bool) -> None:
+    from ampc.runtime.options import SETTINGS, to_toml
+
+    if as_json:
+        values = {name: {"value": getattr(options, name), "from": options.origins.get(name, "default").strip("()")} for name in SETTINGS}
+        print(json.dumps({"settings": values, "per_layer": options.per_layer}))
+    else:
+        print(to_toml(options, comments=True), end="")
+
+
+# ------------------------------------------------------------------------------------------ the three kinds of run
+
+
+def _train(
+    program: Program, options: RunOptions, inputs: dict[str, Any], output: str | None, *, force: bool, resume: Path | None, quiet: bool
+) -> Summary:
+    from ampc.runtime.progress import Display
+    from ampc.runtime.run_folder import RunFolder, next_folder, read_inputs
+
+    if resume is not None:
+        stored = read_inputs(resume)
+        inputs = {key: value if value is not None else stored.get(key) for key, value in inputs.items()}
+        if output is not None and Path(output) != resume:
+            raise error("AMP719", f"`--resume` goes on in `{resume}`, but `-o` says `{output}`", help="leave `-o` out", exit_code=2)
+    data = _needed(None if inputs["data"] is None else Path(inputs["data"]))
+    folder = RunFolder(resume or (Path(output) if output is not None else next_folder(program.name)), force=force)
+    if resume is None:
+        folder.check()
+    training, validation = program.split_data(data, inputs["valid"], options)
+    with Display(quiet=quiet) as display:
+        session = program.session(options, folder=folder, inputs=inputs, on_event=display)
+        summary = session.train(training, validation, resume=resume)
+    program.parameters = session.engine.parameters
+    return summary
+
+
+def _split(data: Path, split: str | None) -> str:
+    """Return the split to read: the one asked for, else `test` where a folder has it, else `valid`."""
+    from ampc.data import find
+
+    if split is not None or not data.is_dir():
+        return split or "test"
+    return "test" if "test" in find(data, ()) else "valid"
+
+
+def _infer(program: Program, options: RunOptions, data: Path, output: str | None, split: str | None, quiet: bool, as_json: bool) -> None:
+    from ampc.runtime import predictions
+    from ampc.runtime.progress import Display
+
+    path = output or "predictions.parquet"
+    predictions.check_path(path)
+    program.check_outputs()
+    dataset = program.read_unlabelled(data, _split(data, split))
+    with Display(quiet=quiet) as display:
+        outputs = program.session(options, on_event=display).predict(dataset)
+    predictions.write(path, program.graph, outputs)
+    result = {"instances": dataset.n, "outputs": list(outputs), "file": path}
+    if path == "-":
+        return
+    print(json.dumps(result) if as_json else f"{dataset.n:,} predictions ({', '.join(outputs)}) in {path}")
+
+
+def _evaluate(program: Program, options: RunOptions, data: Path, split: str | None, quiet: bool, as_json: bool) -> None:
+    from ampc.runtime.progress import Display, number
+
+    chosen = split or "valid"
+    dataset = program.read(data, chosen, on_nan=options.on_nan)
+    with Display(quiet=quiet) as display:
+        values = program.session(options, on_event=display).evaluate(dataset)
+    if as_json:
+        print(json.dumps({"instances": dataset.n, "split": chosen, **values}))
+        return
+    for name, value in values.items():
+        print(f"{name:<24} {number(value)}")
+
+
+# ------------------------------------------------------------------------------------------ what is printed at the end
+
+
+def _print_summary(s: Summary, program: Program, as_json: bool) -> None:
+    from ampc.runtime.progress import number
+
+    if as_json:
+        print(json.dumps(_finite(dataclasses.asdict(s))))
+        return
+    how = {"epochs": "all epochs are done", "target": "the target is reached", "patience": "no better value", "interrupted": "interrupted"}.get(
+        s.stopped, s.stopped
+    )
+    rows = [("model", s.model), ("epochs", f"{s.epochs} ({how})")]
+    rows += [(f"train {name}", number(value)) for name, value in s.training.items()]
+    rows += [(f"valid {name}", number(value)) for name, value in s.validation.items()]
+    if s.best:
+        rows.append((f"best {s.best['name']}", f"{number(s.best['value'])} (epoch {s.best['epoch']})"))
+    if s.target:
+        rows.append(("target", f"{s.target}: " + (f"after {s.time_to_target_s:.1f} s" if s.time_to_target_s is not None else "not reached")))
+    if s.train_instances_per_s is not None:
+        predicted = program.manifest.placement.instances_per_s
+        beside = f" (placement predicts {predicted:,.0f})" if predicted and s.workers == len(program.manifest.placement.devices) else ""
+        rows.append(("instances/s", f"{s.train_instances_per_s:,.0f}{beside}"))
+    rows += [("workers", str(s.workers)), ("seconds", f"{s.wall_s:.1f}, of these {s.compile_s:.1f} compiling")]
+    stale = {layer: h["mean"] for layer, h in s.staleness.items() if h["mean"] is not None}
+    if stale:
+        rows.append(("staleness", ", ".join(f"{layer} {mean:.2g}" for layer, mean in list(stale.items())[:8])))
+    if s.run_folder is not None:
+        rows.append(("run folder", s.run_folder))
+    for name, value in rows:
+        print(f"{name:<24} {value}")
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON data without NaN and infinities (null stands for them)."""
+    import math
+
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
