@@ -1,0 +1,245 @@
+"""`base[index]`: fields at an element, rows of values over an axis, what other elements of a visit ended with.
+
+An element is told by the state alone. A row of a value travels: Ungroup sends each row to its element, and from there a Flatmap
+sends it to every state whose index names that element. Where an index is none the row is zeros.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ampc.diagnostics import Label, Span
+from ampc.frontend import ast
+from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Group, Index, Match, Phi, Through, Type, Ungroup
+from ampc.ir.scope import PARENT_FIELD
+from ampc.lower import expressions
+from ampc.lower.context import Frame, Lowering, at
+from ampc.lower.emit import npt, read
+from ampc.lower.scope import ArmScope, ChildScope, RegionScope, Scope, localized, narrowed
+from ampc.lower.values import Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
+
+
+def current(frame: Frame) -> Element:
+    """Return the element that `sum(child, ...)` is at."""
+    assert frame.implicit is not None
+    return Element(Coord(frame.implicit.scope.region), frame.implicit.axis, frame.implicit.scope, (), Span("", 0, 0, 0, 0))
+
+
+def index(low: Lowering, frame: Frame, e: ast.Expr) -> Element | Whole:
+    """Return what stands between the brackets. Raises Stop."""
+    wanted = "an index is the variable of an `each`, `visit` or `loop` over an axis, or an index field at one"
+    if isinstance(e, ast.Name):
+        found = frame.find(e.id)
+        if isinstance(found, Element):
+            return found
+        if isinstance(found, Turn):
+            raise low.fail("AMP258", f"`{e.id}` counts turns, it is no element of an axis", e.span, "", also=[Label(found.span, "the loop")], help=wanted)
+        if found is None and e.id in low.fields:
+            return _as_index(low, frame, expressions.field(low, frame, e), e.span)
+        if isinstance(found, FieldValue):
+            return _as_index(low, frame, found, e.span)
+    elif isinstance(e, ast.Index) and frame.find(e.base.id) is None and e.base.id in low.fields:
+        result = element(low, frame, e, local=False)
+        if isinstance(result, FieldValue):
+            return _as_index(low, frame, result, e.span)
+    elif isinstance(e, ast.Number):
+        raise low.fail("AMP258", "an index can't be a number", e.span, help="a slice takes columns: `x[0:1]`")
+    raise low.fail("AMP258", "this is no index", e.span, help=wanted)
+
+
+def _as_index(low: Lowering, frame: Frame, found: FieldValue, span: Span) -> Element | Whole:
+    decl = found.decl
+    if decl.kind != "index":
+        raise low.fail("AMP258", f"`{decl.name}` is no index field", span, f"holds {decl.kind} values", help=f"declare `{decl.name}: node[...]` with the axis that it points to")
+    if found.ref.at is None:
+        return Whole(found)
+    optional = _optional(low, found.ref)
+    return Element(Through(found.ref.field, found.ref.at), decl.of, _home(frame, found.ref.at), optional, span)
+
+
+def _optional(low: Lowering, ref: FieldRef) -> tuple[FieldRef, ...]:
+    """Return the reference if it, or an index field on its way, may be none."""
+    at: Index | None = Through(ref.field, ref.at) if ref.at is not None else None
+    while isinstance(at, Through):
+        if low.fields[at.field].optional:
+            return (ref,)
+        at = at.at
+    return ()
+
+
+def _home(frame: Frame, at: Index) -> Scope:
+    """Return the scope of the region whose coordinate an index hangs on."""
+    while isinstance(at, Through):
+        at = at.at
+    return next(s for s in frame.scope.chain() if isinstance(s, RegionScope) and s.region == at.region)
+
+
+# ---------------------------------------------------------------------------------------------------- expressions
+
+
+def element(low: Lowering, frame: Frame, e: ast.Index, local: bool = True) -> Result:
+    """Return `base[index]`; with `local`, a field's index is one that this scope can read. Raises Stop."""
+    base = frame.find(e.base.id)
+    where = index(low, frame, e.index)
+    if base is None and e.base.id in low.fields:
+        base = FieldValue(low.fields[e.base.id], FieldRef(e.base.id), low.fields[e.base.id].axis, e.base.span)
+    match base:
+        case FieldValue():
+            found = _of_field(low, frame, base, where, e)
+            if local and isinstance(found, FieldValue) and found.ref.at is not None:
+                return dataclasses.replace(found, ref=FieldRef(found.ref.field, localized(frame.scope, found.ref.at)))
+            return found
+        case Carry():
+            return _of_carry(low, frame, base, where, e)
+        case Collected():
+            return _of_value(low, frame, low.collect(base, e.span), where, e)
+        case Value():
+            carried = frame.carry(e.base.id)
+            if carried is not None and not (isinstance(where, Element) and where.index == Coord(carried.scope.region)):
+                return _of_carry(low, frame, carried, where, e)
+            return _of_value(low, frame, base, where, e)
+        case None:
+            expressions.name(low, frame, e.base)
+    raise low.fail("AMP258", f"`{e.base.id}` can't be indexed", e.span, help="fields and values over an axis can")
+
+
+def _of_field(low: Lowering, frame: Frame, base: FieldValue, where: Element | Whole, e: ast.Index) -> Result:
+    decl = base.decl
+    declared = [Label(f.span, f"`{decl.name}` is declared here") for f in low.model.fields if f.name == decl.name]
+    if base.ref.at is not None or not decl.axis:
+        what = "is one value for the whole instance" if not decl.axis else "is already read at one element"
+        raise low.fail("AMP258", f"`{decl.name}` {what} and can't be indexed", e.span, also=declared, help=f"write `{e.base.id}`")
+    axis = where.axis if isinstance(where, Element) else where.field.decl.of
+    if axis != decl.axis:
+        raise low.fail("AMP259", f"`{decl.name}` lies over `{decl.axis}`, the index is an element of `{axis}`", e.span, also=declared)
+    if isinstance(where, Element):
+        return FieldValue(decl, FieldRef(decl.name, where.index), "", e.span)
+    if decl.kind != "float":
+        raise low.fail("AMP258", f"`{decl.name}` is {decl.kind}; only floats can be gathered by a whole index field", e.span, help=f"read it inside `each`: `{decl.name}[{where.field.decl.name}[e]]`")
+    return npt(low, frame.scope, "gather", [read(low, frame.scope, base, e.base.span)], e.span, fields=(where.field.ref,))
+
+
+def _of_value(low: Lowering, frame: Frame, base: Value, where: Element | Whole, e: ast.Index) -> Value:
+    if unknown(base.type):
+        return low.nothing(frame.scope, e.span)
+    axis = where.axis if isinstance(where, Element) else where.field.decl.of
+    if not base.type.rows:
+        if isinstance(where, Element) and isinstance(where.index, Coord) and base.scope.region == where.index.region:
+            return frame.scope.bring(base)
+        raise low.fail(
+            "AMP259", f"`{e.base.id}` is a single row and has no elements", e.span, f"has shape {shape(base.type)}", also=[at(base, shape(base.type))],
+            help=f"write `{e.base.id}`; a slice `{e.base.id}[0:1]` takes columns",
+        )
+    if base.type.rows != axis:
+        raise low.fail("AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at(base, shape(base.type))])
+    if isinstance(where, Whole):
+        return npt(low, frame.scope, "gather", [base], e.span, fields=(where.field.ref,))
+    return frame.scope.bring(row(low, frame, base, where, e.span))
+
+
+def row(low: Lowering, frame: Frame, base: Value, where: Element, span: Span) -> Value:
+    """Return the row of `base` (over `where.axis`) at an element, in the scope that the element hangs on or an arm of it."""
+    net, home = low.net, where.scope
+    parent = _parent_between(low, base, where)
+    origin, name, kind = low.origin(span), base.name, Type("", base.type.cols, base.type.integer)
+    outside = home.outer if parent is None else parent.outer
+    assert outside is not None
+    if isinstance(home, ChildScope) and parent is None:
+        raise low.fail(
+            "AMP268", f"`{name}` has a row for each `{where.axis}` of one element; in a visit these can't be read child by child", span, "",
+            also=[at(base, shape(base.type))], help=f"compute it inside `sum({where.axis}, ...)`",
+        )
+    source = outside.bring(base)
+    direct = isinstance(where.index, Coord) and net.regions[home.region].parent == outside.region
+    to = home.region if direct else net.element_region(outside.region, where.axis)
+    ref = (net.add(Ungroup, region=outside.region, inputs=(source.ref,), outputs=(kind,), to=to, origin=origin, name=name), 0)
+    if parent is not None and not direct:
+        inner = home.outer
+        assert inner is not None
+        key = Through(where.axis + PARENT_FIELD, Coord(to))
+        many = Type("*", kind.cols, kind.integer)
+        group = net.add(Group, region=to, inputs=(ref, parent.unit().ref), outputs=(many,), key=key, to=parent.region, origin=origin, name=name)
+        rows = inner.bring(Value(parent, (group, 0), many, base.span, name))
+        local = home.region if isinstance(where.index, Coord) else net.element_region(inner.region, where.axis)
+        ref = (net.add(Ungroup, region=inner.region, inputs=(rows.ref,), outputs=(kind,), to=local, origin=origin, name=name), 0)
+        to, direct = local, isinstance(where.index, Coord)
+    if not direct:
+        ref = (net.add(Flatmap, region=to, inputs=(ref,), outputs=(kind,), to=Dependents(home.region, where.index), origin=origin, name=name), 0)
+    return _defined(low, frame, Value(home, ref, kind, base.span, name), where, span)
+
+
+def _parent_between(low: Lowering, base: Value, where: Element) -> RegionScope | None:
+    """Return the scope over the parent of a nested axis that lies between `base` and the element, if any: its rows are parted there."""
+    parent = low.axes[where.axis].parent
+    found = None
+    for scope in where.scope.chain()[1:]:
+        if scope is base.scope:
+            return found
+        if parent and isinstance(scope, RegionScope) and low.net.regions[scope.region].axis == parent:
+            found = scope
+    return None
+
+
+def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, e: ast.Index) -> Value:
+    carried = [Label(base.span, f"`{base.name}` is carried from here")]
+    if isinstance(where, Whole):
+        raise low.fail("AMP266", f"`{base.name}` of all elements isn't known inside the visit", e.span, also=carried, help="name one element: `h[left[n]]`")
+    if where.axis != base.axis:
+        raise low.fail("AMP259", f"`{base.name}` is carried over `{base.axis}`, the index is an element of `{where.axis}`", e.span, also=carried)
+    if not isinstance(where.index, Through) or where.index.field not in base.after or isinstance(where.index.at, Through):
+        waits = ", ".join(f"`{f}`" for f in base.after)
+        raise low.fail(
+            "AMP266", f"this visit doesn't wait for that element: it fires after {waits}", e.span, also=carried,
+            help=f"name its field after `after`, or read `{base.name}[{base.after[0]}[...]]`" if base.after else None,
+        )
+    kind = base.source.type
+    home = where.scope
+    if home is not base.scope and not (isinstance(home, ChildScope) and low.net.regions[home.region].parent == low.net.regions[base.scope.region].parent):
+        raise low.fail("AMP266", f"`{base.name}` of another element can't be read inside this block", e.span, also=carried, help="read it in the visit itself, or in `sum(child, ...)`")
+    node = low.net.add(
+        Flatmap, region=base.scope.region, inputs=(base.source.ref,), outputs=(kind,), to=Dependents(where.scope.region, where.index), origin=low.origin(e.span),
+        name=base.name,
+    )
+    found = Value(home, (node, 0), kind, base.span, base.name)
+    if home is not base.scope:
+        found = _in_arms(low, base, found, e)
+    return frame.scope.bring(_defined(low, frame, found, where, e.span))
+
+
+def _in_arms(low: Lowering, base: Carry, found: Value, e: ast.Index) -> Value:
+    """Return what arrived at all children, at those only whose parent takes the arms that surround this `sum`."""
+    home = found.scope
+    assert home.outer is not None
+    arms = []
+    for scope in home.outer.chain():
+        if scope is base.scope:
+            break
+        arms.append(scope)
+    for arm in reversed(arms):
+        if not isinstance(arm, ArmScope) or not isinstance(arm.fork.test, Match):
+            raise low.fail("AMP266", f"`{base.name}` of other elements can't be read here", e.span, help="move the `sum` out of the block")
+        test = arm.fork.test
+        assert test.ref.at is not None
+        local = Match(FieldRef(test.ref.field, localized(home, test.ref.at)), test.cases)
+        node = low.net.add(
+            Cond, region=home.region, inputs=(found.ref,), outputs=(found.type,) * arm.fork.ports, test=local, origin=low.origin(e.span), name=found.name
+        )
+        found = dataclasses.replace(found, ref=(node, arm.port))
+    return found
+
+
+def _defined(low: Lowering, frame: Frame, found: Value, where: Element, span: Span) -> Value:
+    """Return a row that may be absent because its index is none: as it is inside an arm that excludes none, else zeros there."""
+    if not where.optional:
+        return found
+    ref = where.optional[0]
+    found = dataclasses.replace(found, present=ref)
+    if narrowed(frame.scope, ref) or unknown(found.type):
+        return found
+    home = next(s for s in frame.scope.chain() if s.region == where.scope.region)
+    test, unit = Match(ref, ((-1,),)), home.unit()
+    cond = low.net.add(Cond, region=home.region, inputs=(unit.ref,), outputs=(unit.type,) * 2, test=test, origin=low.origin(span), name=found.name)
+    zeros = low.net.add_fill(home.region, (cond, 0), found.type.cols, low.origin(span), found.name)
+    phi = low.net.add(Phi, region=home.region, inputs=(zeros, home.bring(found).ref), outputs=(found.type,), test=test, origin=low.origin(span), name=found.name)
+    return Value(home, (phi, 0), found.type, found.span, found.name)
+
