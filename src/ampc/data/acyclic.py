@@ -58,15 +58,25 @@ def _diagnostics(dataset: Dataset, axis: str, names: tuple[str, ...], nodes: Int
     groups = np.split(nodes[order], np.flatnonzero(np.diff(component[order])) + 1)
     groups.sort(key=lambda g: int(g[0]))
     through = " and ".join(f"`{n}`" for n in names)
-    out = []
+    out: list[Diagnostic] = []
     for group in groups[:SHOWN]:
         row = int(np.searchsorted(dataset.axes[axis], group[0], side="right")) - 1
         inside = [str(int(x) - int(dataset.axes[axis][row])) for x in group[:SHOWN]]
         more = f" and {len(group) - SHOWN} more" if len(group) > SHOWN else ""
-        text = f"element {inside[0]} of axis `{axis}` waits for itself" if len(group) == 1 else f"elements {', '.join(inside)}{more} of axis `{axis}` wait for each other in a cycle"
+        text = (
+            f"element {inside[0]} of axis `{axis}` waits for itself"
+            if len(group) == 1
+            else f"elements {', '.join(inside)}{more} of axis `{axis}` wait for each other in a cycle"
+        )
         note = (f"{len(groups) - SHOWN} more cycles",) if len(groups) > SHOWN and len(out) == SHOWN - 1 else ()
-        out.append(Diagnostic("AMP817", f"{dataset.where(row)}: {text} through {through}", notes=note,
-                              help="an element is visited after those it names, so no element may lead back to itself"))
+        out.append(
+            Diagnostic(
+                "AMP817",
+                f"{dataset.where(row)}: {text} through {through}",
+                notes=note,
+                help="an element is visited after those it names, so no element may lead back to itself",
+            )
+        )
     return out
 
 

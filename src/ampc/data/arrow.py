@@ -37,8 +37,15 @@ def _check_numeric(data: Any, chunks: list[Any]) -> None:
     leaf = leaf_type(data.type)
     if _is_numeric(leaf):
         return
-    names = ((pa.types.is_string, "strings"), (pa.types.is_large_string, "strings"), (pa.types.is_string_view, "strings"), (pa.types.is_binary, "bytes"),
-             (pa.types.is_struct, "records"), (pa.types.is_map, "maps"), (pa.types.is_temporal, "dates or times"))
+    names = (
+        (pa.types.is_string, "strings"),
+        (pa.types.is_large_string, "strings"),
+        (pa.types.is_string_view, "strings"),
+        (pa.types.is_binary, "bytes"),
+        (pa.types.is_struct, "records"),
+        (pa.types.is_map, "maps"),
+        (pa.types.is_temporal, "dates or times"),
+    )
     found = next((name for test, name in names if test(leaf)), f"values of type {leaf}")
     row, value = 0, ""
     for chunk in chunks:

@@ -29,7 +29,7 @@ def build(schema: Schema, raw: dict[str, Column], n: int, problems: Problems, on
     flat: dict[str, npt.NDArray[Any]] = {}
     bad_rows = np.zeros(n, bool)
     for spec in schema.specs:
-        if (c := columns.get(spec.name)) is None or spec.axes and spec.axes[-1] not in axes:
+        if (c := columns.get(spec.name)) is None or (spec.axes and spec.axes[-1] not in axes):
             continue
         if spec.decl.kind == "float":
             flat[spec.name] = _floats(spec, c, problems, on_nan, bad_rows)
@@ -110,8 +110,13 @@ def _widened(spec: Spec, c: Column, problems: Problems) -> Column | None:
     if wrong.any():
         where = np.flatnonzero(wrong)
         path = spec.name + c.path(depth, int(where[0]))[1]
-        problems.add_many("AMP810", spec.name, c.rows(depth, where), lambda: f"`{path}` is of shape [{lengths[where[0]]}], expected shape [{spec.width}]",
-                          f"the declaration is `{spec.declaration}`: {spec.width} numbers each")
+        problems.add_many(
+            "AMP810",
+            spec.name,
+            c.rows(depth, where),
+            lambda: f"`{path}` is of shape [{lengths[where[0]]}], expected shape [{spec.width}]",
+            f"the declaration is `{spec.declaration}`: {spec.width} numbers each",
+        )
         return None
     if mask is None:
         return c
@@ -142,7 +147,11 @@ def _axes(schema: Schema, columns: dict[str, Column], n: int, problems: Problems
             elif not _agree(decl.name, depth, first, columns[first.name], spec, c, problems):
                 bad.add(decl.name)
         if first is None and not any(decl.name in s.axes for s in schema.specs):
-            raise error("AMP826", f"axis `{decl.name}` has no field, so the data can't tell how many elements it has", help=f"declare a field over `{decl.name}`, or drop the axis")
+            raise error(
+                "AMP826",
+                f"axis `{decl.name}` has no field, so the data can't tell how many elements it has",
+                help=f"declare a field over `{decl.name}`, or drop the axis",
+            )
     return {a: o for a, o in rows.items() if a not in bad}, inner
 
 
@@ -162,9 +171,13 @@ def _agree(axis: str, depth: int, a: Spec, first: Column, b: Spec, other: Column
     where = np.flatnonzero(np.diff(x) != np.diff(y))
     i = int(where[0])
     at = first.path(depth - 1, i)[1]
-    problems.add_many("AMP814", f"{axis} {b.name}", first.rows(depth - 1, where), lambda: (
-        f"`{a.name}{at}` has {x[i + 1] - x[i]} elements of axis `{axis}`, `{b.name}{at}` has {y[i + 1] - y[i]}"),
-        f"all fields over `{axis}` have one entry for each of its elements")
+    problems.add_many(
+        "AMP814",
+        f"{axis} {b.name}",
+        first.rows(depth - 1, where),
+        lambda: f"`{a.name}{at}` has {x[i + 1] - x[i]} elements of axis `{axis}`, `{b.name}{at}` has {y[i + 1] - y[i]}",
+        f"all fields over `{axis}` have one entry for each of its elements",
+    )
     return False
 
 
@@ -192,18 +205,29 @@ def _floats(spec: Spec, c: Column, problems: Problems, on_nan: OnNan, bad_rows: 
         where = np.flatnonzero(~finite)
         large = where[np.isfinite(values[where])]
         if len(large):
-            problems.add_many("AMP815", spec.name, _owner(c, depth, large // width), lambda: (
-                f"`{_place(spec, c, large[0])}` is {values[large[0]]}, which doesn't fit a float32 (at most 3.4028235e+38)"), "scale the field down")
+            problems.add_many(
+                "AMP815",
+                spec.name,
+                _owner(c, depth, large // width),
+                lambda: f"`{_place(spec, c, large[0])}` is {values[large[0]]}, which doesn't fit a float32 (at most 3.4028235e+38)",
+                "scale the field down",
+            )
         odd = where[~np.isfinite(values[where])]
         if len(odd) and on_nan == "skip":
             bad_rows[_owner(c, depth, odd // width)] = True
         elif len(odd) and on_nan == "stop":
-            problems.add_many("AMP816", spec.name, _owner(c, depth, odd // width), lambda: f"`{_place(spec, c, odd[0])}` is {_odd(values[odd[0]])}, expected a finite number",
-                              "mend the data, or run with `--on-nan skip` to leave such instances out" + ("" if spec.decl.optional else "; a value that isn't known is null, declared `or none`"))
-    out = out.reshape(-1, width)
+            problems.add_many(
+                "AMP816",
+                spec.name,
+                _owner(c, depth, odd // width),
+                lambda: f"`{_place(spec, c, odd[0])}` is {_odd(values[odd[0]])}, expected a finite number",
+                "mend the data, or run with `--on-nan skip` to leave such instances out"
+                + ("" if spec.decl.optional else "; a value that isn't known is null, declared `or none`"),
+            )
+    table = out.reshape(-1, width)
     if mask is not None:
-        out[mask] = np.nan
-    return out
+        table[mask] = np.nan
+    return table
 
 
 def _odd(value: Any) -> str:
@@ -249,7 +273,8 @@ def _outside(values: Ints, limit: Any, optional: bool) -> npt.NDArray[np.bool_]:
     if limit is None:
         # -1 is how none is stored, so a field that may be none can't hold it as a value
         return values == -1 if optional else np.zeros(len(values), bool)
-    return (values < 0) | (values >= limit)
+    outside: npt.NDArray[np.bool_] = (values < 0) | (values >= limit)
+    return outside
 
 
 def _report_range(spec: Spec, c: Column, values: Ints, where: Ints, limit: Any, problems: Problems) -> None:
@@ -261,7 +286,11 @@ def _report_range(spec: Spec, c: Column, values: Ints, where: Ints, limit: Any, 
         help = "write null for none" if decl.optional else f"write null for none, and declare `{spec.declaration} or none`"
     if decl.kind == "index":
         size = int(limit[i])
-        allowed = f"allowed is 0..{size - 1} (axis `{decl.of}` has {size} element{'s' if size != 1 else ''} here)" if size else f"but axis `{decl.of}` has no elements here"
+        allowed = (
+            f"allowed is 0..{size - 1} (axis `{decl.of}` has {size} element{'s' if size != 1 else ''} here)"
+            if size
+            else f"but axis `{decl.of}` has no elements here"
+        )
         help = help or f"an index is a position within the instance's axis `{decl.of}`, and positions start at 0"
         code = "AMP813"
     elif limit is None:
@@ -294,7 +323,9 @@ def _whole_numbers(spec: Spec, c: Column, mask: npt.NDArray[np.bool_] | None, pr
         v = np.where(mask, v.dtype.type(0), v)
     if wrong.any():
         where = np.flatnonzero(wrong)
-        problems.add_many(code, spec.name, c.rows(len(spec.axes), where), lambda: f"`{_place(spec, c, where[0])}` is {v[where[0]]}, expected {spec.wanted}", hint)
+        problems.add_many(
+            code, spec.name, c.rows(len(spec.axes), where), lambda: f"`{_place(spec, c, where[0])}` is {v[where[0]]}, expected {spec.wanted}", hint
+        )
         return None
     return v.astype(np.int64)
 

@@ -38,8 +38,8 @@ class Dataset:
 
     axes: axis -> int64 [n + 1], offsets of each instance's elements in the flat columns.
     inner: nested axis -> int64 [elements of the parent axis + 1], absolute starts of each parent element's children.
-    columns: int, flag and index fields -> int64 [total], none is -1, positions count from 0 within the instance; float fields -> float32 [total, columns],
-    none is NaN. `total` is n for a field of the instance.
+    columns: int, flag and index fields -> int64 [total], none is -1, positions count from 0 within the instance;
+    float fields -> float32 [total, columns], none is NaN. `total` is n for a field of the instance.
     kept: the row numbers (over all parts) of the instances, where rows were left out; None if none was. skipped: how many were left out.
     """
 
@@ -71,7 +71,11 @@ class Dataset:
         out = {}
         for axis in self.axes:
             lengths = self.lengths(axis)
-            out[axis] = {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())} if self.n else {"mean": 0.0, "min": 0.0, "max": 0.0}
+            out[axis] = (
+                {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())}
+                if self.n
+                else {"mean": 0.0, "min": 0.0, "max": 0.0}
+            )
         return out
 
     def where(self, instance: int) -> str:
@@ -119,8 +123,15 @@ def concat(parts: list[Dataset]) -> Dataset:
         kept = np.concatenate([start + (np.arange(p.n) if p.kept is None else p.kept) for start, p in zip(starts, parts, strict=False)])
     places = tuple(dataclasses.replace(x, first=x.first + int(start)) for start, p in zip(starts, parts, strict=False) for x in p.parts)
     return dataclasses.replace(
-        first, n=sum(p.n for p in parts), axes=axes, inner=inner, columns=columns, source=f"{first.source} and {len(parts) - 1} more",
-        parts=places, kept=kept, skipped=sum(p.skipped for p in parts),
+        first,
+        n=sum(p.n for p in parts),
+        axes=axes,
+        inner=inner,
+        columns=columns,
+        source=f"{first.source} and {len(parts) - 1} more",
+        parts=places,
+        kept=kept,
+        skipped=sum(p.skipped for p in parts),
     )
 
 

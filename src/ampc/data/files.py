@@ -39,7 +39,8 @@ def read(source: Source, graph: Graph, on_nan: OnNan = "stop", name: str = "data
 
     on_nan: what a NaN or infinity in a declared float field does: "stop" is an error, "skip" leaves the instance out (see `Dataset.kept`),
     "ignore" keeps it. `name` stands for data that comes from no file. Fields that the model doesn't declare are ignored.
-    Raises AmpError (8xx) with up to 20 mistakes of the first file that has any; exit code 4 if it can't fit into `limit_bytes` (default: what is free).
+    Raises AmpError (8xx) with up to 20 mistakes of the first file that has any; exit code 4 if it can't fit into `limit_bytes`
+    (default: what is free).
     """
     schema = schema_of(graph)
     if isinstance(source, (str, Path)):
@@ -65,16 +66,28 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
     path = Path(where)
     if path.is_file():
         if len(need) != 1:
-            raise error("AMP802", f"`{path}` is a single file, expected a folder with {_and(f'`{s}.*`' for s in need)}", help="put the files into one folder and name that")
+            raise error(
+                "AMP802",
+                f"`{path}` is a single file, expected a folder with {_and(f'`{s}.*`' for s in need)}",
+                help="put the files into one folder and name that",
+            )
         return {need[0]: (path,)}
     if not path.is_dir():
-        raise error("AMP801", f"there is no data folder or file `{path}`", help="`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`")
+        raise error(
+            "AMP801",
+            f"there is no data folder or file `{path}`",
+            help="`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`",
+        )
     names = sorted(p for p in _listed(path) if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith("."))
     found = {split: files for split, words in SPLITS.items() if (files := _split(path, names, words))}
     for split in need:
         if split not in found:
             there = ", ".join(f"`{p.name}`" for p in names[:8]) or "no data file"
-            raise error("AMP802", f"`{path}` has no {split} data: found {there}", help=f"name the file {_or(f'`{split}{s}`' for s in ('.parquet', '.arrow', '.jsonl'))}, or `{split}-*.parquet` for shards")
+            raise error(
+                "AMP802",
+                f"`{path}` has no {split} data: found {there}",
+                help=f"name the file {_or(f'`{split}{s}`' for s in ('.parquet', '.arrow', '.jsonl'))}, or `{split}-*.parquet` for shards",
+            )
     return found
 
 
@@ -94,7 +107,9 @@ def _split(folder: Path, names: list[Path], words: tuple[str, ...]) -> tuple[Pat
             groups.setdefault((word + dash, p.suffix.lower()), []).append(p)
     if len(groups) > 1:
         shown = _and(f"`{files[0].name}`" for files in groups.values())
-        raise error("AMP803", f"`{folder}` has the {words[0]} data more than once: {shown}", help="keep one of them in the folder, or name the file itself")
+        raise error(
+            "AMP803", f"`{folder}` has the {words[0]} data more than once: {shown}", help="keep one of them in the folder, or name the file itself"
+        )
     return tuple(*groups.values()) if groups else ()
 
 
@@ -190,7 +205,11 @@ def _form(path: Path) -> str:
     if wanted != begins:
         kinds = {"parquet": "a Parquet file", "arrow": "an Arrow file", "lines": "a text file of JSON lines"}
         is_other = f": it is {kinds[begins]}" if begins != "lines" else f": it begins with {_shown(head)}"
-        raise error("AMP804", f"`{path}` is not {kinds[wanted]}{is_other}", help="the end of the name says what a data file holds; write the file again if it is damaged")
+        raise error(
+            "AMP804",
+            f"`{path}` is not {kinds[wanted]}{is_other}",
+            help="the end of the name says what a data file holds; write the file again if it is damaged",
+        )
     return wanted
 
 
@@ -215,10 +234,15 @@ def _parquet(path: Path, schema: Schema, limit_bytes: int | None) -> Any:
     with pq.ParquetFile(path, memory_map=True) as file:
         meta = file.metadata
         if meta.num_rows == 0:
-            raise error("AMP805", f"`{path}` holds no instances: it has {meta.num_row_groups} row groups and no row")
+            raise error("AMP805", f"`{path}` holds no instances: it has columns but no row")
         tops = file.schema_arrow.names
         wanted = [n for n in dict.fromkeys(schema.names) if n in tops]
-        values = sum(c.num_values for g in range(meta.num_row_groups) for c in map(meta.row_group(g).column, range(meta.num_columns)) if c.path_in_schema.split(".")[0] in wanted)
+        values = sum(
+            c.num_values
+            for g in range(meta.num_row_groups)
+            for c in map(meta.row_group(g).column, range(meta.num_columns))
+            if c.path_in_schema.split(".")[0] in wanted
+        )
         memory.require(20 * values, str(path), limit_bytes)  # as read, as converted and an offset each
         table = file.read(columns=wanted, use_threads=True)
     return _Named(table, tops)
@@ -263,10 +287,16 @@ def _from_table(given: Any, schema: Schema, problems: Problems) -> tuple[dict[st
         try:
             raw[spec.name] = arrow.column(table.column(spec.name))
         except arrow.NotNumbers as wrong:
-            value = f" {wrong.value}" if wrong.value else ""
-            problems.add("AMP809", spec.name, wrong.row, f"`{spec.name}` holds {wrong.found}{value and ', the first is' + value}, expected {'numbers' if spec.decl.kind == 'float' else 'integers'}",
-                         f"the declaration is `{spec.declaration}`")
+            value = f", the first is {wrong.value}" if wrong.value else ""
+            wanted = "numbers" if spec.decl.kind == "float" else "integers"
+            problems.add(
+                "AMP809",
+                spec.name,
+                wrong.row,
+                f"`{spec.name}` holds {wrong.found}{value}, expected {wanted}",
+                f"the declaration is `{spec.declaration}`",
+            )
     return raw, table.num_rows
 
 
-__all__ = ["LINES", "PARQUET", "ARROW", "SPLITS", "AmpError", "find", "read"]
+__all__ = ["ARROW", "LINES", "PARQUET", "SPLITS", "AmpError", "find", "read"]

@@ -188,15 +188,16 @@ def _malformed(line: bytes, failure: Exception) -> tuple[str, str | None]:
     if literal := re.search(rb"(?<![\w\"])-?(NaN|Infinity)\b", line):
         word = literal.group().decode()
         return f"`{word}` isn't JSON", "write null where the field is declared `or none`; to keep NaN and infinity, write Parquet"
-    if "truncated" in str(failure):
-        return "the line ends in the middle of a value", "the file may have been cut short: write it again"
-    if line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in line[:64]:
-        return "this isn't UTF-8 text", "save the file as UTF-8, one JSON object a line"
-    if line.lstrip()[:1] == b"[" and _is_open(line):
-        return "the line opens a list that it doesn't close", "write one JSON object a line, without a list around them"
-    if line.strip() == b"{":
-        return "the line opens an object that it doesn't close", "write each object on a line of its own, however long"
     text = str(failure)
+    if "codec" in text or line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in line[:64]:
+        return "this isn't UTF-8 text", "save the file as UTF-8, one JSON object a line"
+    if line.strip() in (b"[", b"{"):
+        return (
+            f"the line opens a bracket `{line.strip().decode()}` that it doesn't close",
+            "write each instance as one JSON object on a line of its own, no list around them",
+        )
+    if "truncated" in text:
+        return "the line ends in the middle of a value", "the file may have been cut short: write it again"
     byte = re.search(r"byte (\d+)", text)
     if byte:
         reason = re.sub(r"^JSON is malformed: ", "", text[: text.rfind("(")].strip())
@@ -204,11 +205,6 @@ def _malformed(line: bytes, failure: Exception) -> tuple[str, str | None]:
     if isinstance(failure, RecursionError):
         text = f"nested deeper than {MAX_DEPTH} brackets"
     return f"this can't be read: {text.lower()}", "write one JSON object a line"
-
-
-def _is_open(line: bytes) -> bool:
-    """Whether a line opens more brackets than it closes."""
-    return line.count(b"[") > line.count(b"]")
 
 
 def _columns(rows: list[Any], schema: Schema) -> list[Column]:

@@ -48,11 +48,15 @@ def _limit() -> int | None:
 
 
 def require(size_bytes: int, name: str, limit_bytes: int | None = None) -> None:
-    """Raise AmpError (AMP818, exit code 4) if reading `name`, which takes `size_bytes`, would not fit into `limit_bytes` (default: what is available)."""
+    """Raise AmpError (AMP818, exit code 4) if `name`, which takes `size_bytes`, doesn't fit into `limit_bytes` (default: what is free)."""
     limit = available_bytes() if limit_bytes is None else limit_bytes
     if limit is not None and size_bytes > limit:
-        raise error("AMP818", f"`{name}` needs about {_mb(size_bytes)} in memory, {_mb(limit)} are available",
-                    help="use fewer instances, or a machine with more memory", exit_code=4)
+        raise error(
+            "AMP818",
+            f"`{name}` needs about {_mb(size_bytes)} in memory, {_mb(limit)} are available",
+            help="use fewer instances, or a machine with more memory",
+            exit_code=4,
+        )
 
 
 def _mb(size: int) -> str:

@@ -66,7 +66,9 @@ def joined(columns: list[Column]) -> Column:
     for d in range(columns[0].depth + 1):
         masks = [c.nulls[d] for c in columns]
         known = any(m is not None for m in masks)
-        nulls.append(np.concatenate([np.zeros(_count(c, d), bool) if m is None else m for c, m in zip(columns, masks, strict=True)]) if known else None)
+        nulls.append(
+            np.concatenate([np.zeros(_count(c, d), bool) if m is None else m for c, m in zip(columns, masks, strict=True)]) if known else None
+        )
     values = [c.values for c in columns if len(c.values)] or [columns[0].values]
     return Column(sum(c.n for c in columns), tuple(levels), tuple(nulls), np.concatenate(values))
 

@@ -49,8 +49,13 @@ def missing(wanted: Iterable[str], given: Iterable[Any], row: int, problems: Pro
         # a file in quite another format has stray near misses: suggestions would mislead there
         help = "; ".join(f"rename `{n}` to `{w}`: did you mean `{w}`?" for n, w in near) if near and 2 * len(near) >= len(absent) else None
         word = "field" if len(absent) == 1 else "fields"
-        problems.add("AMP807", " ".join(absent), row, f"the {word} {_quoted(absent)} {'is' if len(absent) == 1 else 'are'} missing; {has}",
-                     help or "every declared field must be there; write null where it is declared `or none`")
+        problems.add(
+            "AMP807",
+            " ".join(absent),
+            row,
+            f"the {word} {_quoted(absent)} {'is' if len(absent) == 1 else 'are'} missing; {has}",
+            help or "every declared field must be there; write null where it is declared `or none`",
+        )
     return absent
 
 
@@ -103,7 +108,11 @@ def null(spec: Spec, path: str, inside: bool = False) -> Wrong:
 
 
 def wrong_shape(spec: Spec, found: str) -> Wrong:
-    return Wrong("AMP810", f"`{spec.name}` is {found}, expected {'shape ' if spec.depth else ''}{spec.shape}", f"the declaration is `{spec.declaration}`{nesting(spec)}")
+    return Wrong(
+        "AMP810",
+        f"`{spec.name}` is {found}, expected {'shape ' if spec.depth else ''}{spec.shape}",
+        f"the declaration is `{spec.declaration}`{nesting(spec)}",
+    )
 
 
 def nesting(spec: Spec) -> str:

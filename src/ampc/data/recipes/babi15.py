@@ -21,27 +21,29 @@ from ampc.diagnostics import error
 
 FIELDS = """One question a row, over the nodes and edges of its graph:
 
-- `feature`: over the nodes, 1 at the node that is asked about, else 0.
+- `asked`: over the nodes, 1 at the node that is asked about, else 0; `question`: the same as a position.
+- `name`: over the nodes, their number from 0. A model needs it only to turn a score for each node into a choice.
 - `source`, `target`, `kind`: over the edges; kind 0 is `is`, 1 is `has_fear`. With `both_ways`, every edge is there backwards too, as kind 2 or 3.
-- `question`, `answer`: positions of nodes.
+- `answer`: the number of the node that answers.
 """
 
 README = """# bAbI 15, basic deduction
 
 Made by `ampc data babi15` from the symbolic graphs of the ten folds. {fields}
-A story has 8 nodes, 8 edges and 4 questions, each of which is an instance. `train.parquet` has the first `train` training stories of the fold. Without
-`holdout`, `valid.parquet` has the 1,000 test stories; with it, the last `holdout` training stories, and the test stories are `test.parquet`.
-In two folds (3 and 8) the numbers of the two kinds are exchanged in the original; here they mean the same everywhere, told by which of them answers the questions.
+A story has 8 nodes, 8 edges and 4 questions, each of which is an instance. `train.parquet` has the first `train` training stories of the fold.
+Without `holdout`, `valid.parquet` has the 1,000 test stories; with it, the last `holdout` training stories, and the test stories are `test.parquet`.
+In two folds (3 and 8) the numbers of the two kinds are exchanged in the original; here they mean the same everywhere, told by which of
+them answers the questions.
 """.replace("{fields}", FIELDS)
 
 INFLATED = """# bAbI 15, larger graphs
 
-Made by `ampc data babi15_inflated`: the deduction of bAbI 15 in graphs of `nodes` nodes (54, as in the AMPNet paper, whose own generator isn't published).
-{fields}
-Half the nodes are individuals, half are species. Each individual `is` of one species, no two of the same (as in the original); each species `has_fear`
-of one other species, drawn uniformly. Nodes are numbered at random in each story and the edges shuffled, so that a number says nothing. `questions` different
-individuals of each story are asked about. A guess among the species is right once in {half} times for 54 nodes.
-""".replace("{fields}", FIELDS).replace("{half}", "26")
+Made by `ampc data babi15_inflated`: the deduction of bAbI 15 in graphs of `nodes` nodes (54, as in the AMPNet paper, whose own generator
+isn't published). {fields}
+Half the nodes are individuals, half are species. Each individual `is` of one species, no two of the same (as in the original); each species
+`has_fear` of one other species, drawn uniformly. Nodes are numbered at random in each story and the edges shuffled, so that a number says nothing.
+`questions` different individuals of each story are asked about. A guess among the species is right once in half the number of nodes.
+""".replace("{fields}", FIELDS)
 
 MAX_BYTES = 16 << 20
 
@@ -116,16 +118,17 @@ def table(stories: list[Story], both_ways: bool) -> Any:
     rows = [(s, q, a) for s in stories for q, a in s.questions]
     nodes = np.array([s.nodes for s, _, _ in rows])
     node_offsets = np.concatenate([[0], np.cumsum(nodes)])
-    feature = np.zeros(node_offsets[-1], np.float32)
-    feature[node_offsets[:-1] + np.array([q for _, q, _ in rows])] = 1
+    asked = np.zeros(node_offsets[-1], np.float32)
+    asked[node_offsets[:-1] + np.array([q for _, q, _ in rows])] = 1
+    name = np.arange(node_offsets[-1]) - np.repeat(node_offsets[:-1], nodes)
     edges = [s.edges + [(b, k + 2, a) for a, k, b in s.edges] if both_ways else s.edges for s, _, _ in rows]
     edge_offsets = np.cumsum([0] + [len(e) for e in edges])
     flat = np.array([x for e in edges for x in e], np.int32)
-    columns = {"feature": ragged(node_offsets, pa.array(feature))}
-    for name, i in (("source", 0), ("target", 2), ("kind", 1)):
-        columns[name] = ragged(edge_offsets, pa.array(flat[:, i]))
-    for name, i in (("question", 1), ("answer", 2)):
-        columns[name] = pa.array([r[i] for r in rows], type=pa.int32())
+    columns = {"asked": ragged(node_offsets, pa.array(asked)), "name": ragged(node_offsets, pa.array(name.astype(np.int32)))}
+    for field, i in (("source", 0), ("target", 2), ("kind", 1)):
+        columns[field] = ragged(edge_offsets, pa.array(flat[:, i]))
+    for field, i in (("question", 1), ("answer", 2)):
+        columns[field] = pa.array([r[i] for r in rows], type=pa.int32())
     return pa.table(columns)
 
 
@@ -168,11 +171,30 @@ def build_inflated(source: Path | None, options: Mapping[str, Any], seed: int) -
 
 _BOTH = Option("both_ways", "flag", False, "add every edge backwards, as a kind of its own")
 
-RECIPE = Recipe("babi15", "two-step deduction in small graphs, from the ten published folds", True, build,
-                (Option("fold", "int", 1, "which of the ten folds", 1, 10), Option("train", "int", 1000, "how many training stories (the GGNN paper: 50)", 1, 1000),
-                 Option("holdout", "int", 0, "how many of the last training stories to validate on; 0: validate on the test stories", 0, 999), _BOTH))
-INFLATED_RECIPE = Recipe("babi15_inflated", "two-step deduction in larger graphs, generated", False, build_inflated,
-                         (Option("nodes", "int", 54, "nodes of a graph, an even number", 4, 10_000), Option("train", "int", 1000, "how many training stories", 1, 1_000_000),
-                          Option("valid", "int", 250, "how many validation stories", 1, 1_000_000), Option("questions", "int", 4, "how many questions a story", 1, 5000), _BOTH))
+RECIPE = Recipe(
+    "babi15",
+    "two-step deduction in small graphs, from the ten published folds",
+    True,
+    build,
+    (
+        Option("fold", "int", 1, "which of the ten folds", 1, 10),
+        Option("train", "int", 1000, "how many training stories (the GGNN paper: 50)", 1, 1000),
+        Option("holdout", "int", 0, "how many of the last training stories to validate on; 0: validate on the test stories", 0, 999),
+        _BOTH,
+    ),
+)
+INFLATED_RECIPE = Recipe(
+    "babi15_inflated",
+    "two-step deduction in larger graphs, generated",
+    False,
+    build_inflated,
+    (
+        Option("nodes", "int", 54, "nodes of a graph, an even number", 4, 10_000),
+        Option("train", "int", 1000, "how many training stories", 1, 1_000_000),
+        Option("valid", "int", 250, "how many validation stories", 1, 1_000_000),
+        Option("questions", "int", 4, "how many questions a story", 1, 5000),
+        _BOTH,
+    ),
+)
 
 __all__ = ["INFLATED_RECIPE", "RECIPE", "Story", "answers", "inflate", "read_stories", "table"]

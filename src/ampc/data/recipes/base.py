@@ -56,7 +56,15 @@ class Recipe:
     build: Build
     options: tuple[Option, ...] = ()
 
-    def make(self, out_dir: str | Path, source_dir: str | Path | None = None, options: Mapping[str, Any] | None = None, seed: int = 0, *, force: bool = False) -> list[Path]:
+    def make(
+        self,
+        out_dir: str | Path,
+        source_dir: str | Path | None = None,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        *,
+        force: bool = False,
+    ) -> list[Path]:
         """Write the data folder `out_dir` and return its files; `options` may hold strings, as from a command line.
 
         Raises AmpError: AMP820 an option, AMP821 `out_dir` holds files and `force` isn't set, AMP822 the source, AMP823 a missing package,
@@ -87,7 +95,9 @@ class Recipe:
                 raise error("AMP822", f"the recipe `{self.name}` makes its data itself and takes no source folder", help="leave `--from` out")
             return None
         if given is None:
-            raise error("AMP822", f"the recipe `{self.name}` needs the folder with the original files", help=f"ampc data {self.name} --from DIR -o DIR")
+            raise error(
+                "AMP822", f"the recipe `{self.name}` needs the folder with the original files", help=f"ampc data {self.name} --from DIR -o DIR"
+            )
         path = Path(given)
         if not path.is_dir():
             raise error("AMP822", f"there is no source folder `{path}`")

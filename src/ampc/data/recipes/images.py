@@ -41,7 +41,7 @@ Shuffled by the seed; the last `valid` images are `valid.parquet`, the others `t
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """Return the array of an IDX file of bytes, packed by gzip or not. Raises AmpError (AMP822) if it isn't one."""
     try:
-        with path.open("rb") as raw, (gzip.open(raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw) as file:
+        with path.open("rb") as raw, gzip.open(raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw as file:
             head = file.read(4)
             if len(head) < 4 or head[:3] != b"\x00\x00\x08" or not 1 <= head[3] <= 4:
                 raise damaged(path, "it doesn't begin like an IDX file of bytes")
@@ -88,22 +88,37 @@ def build_digits(source: Path | None, options: Mapping[str, Any], seed: int) -> 
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise error("AMP823", "the recipe `digits` needs the package scikit-learn, which isn't installed", help="pip install 'ampc[digits]'") from None
+        raise error(
+            "AMP823", "the recipe `digits` needs the package scikit-learn, which isn't installed", help="pip install 'ampc[digits]'"
+        ) from None
     pixels, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(labels))
     images, labels = (pixels[order] / 16).astype(np.float32), labels[order].astype(np.int32)
     cut = len(labels) - options["valid"]
-    return Product({"train": _table(images[:cut], labels[:cut]), "valid": _table(images[cut:], labels[cut:])}, DIGITS_README,
-                   {"pixels": 64, "classes": 10, "scale": "count / 16"})
+    return Product(
+        {"train": _table(images[:cut], labels[:cut]), "valid": _table(images[cut:], labels[cut:])},
+        DIGITS_README,
+        {"pixels": 64, "classes": 10, "scale": "count / 16"},
+    )
 
 
 def _table(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]) -> Any:
     return pa.table({"image": flat("image", images), "label": pa.array(labels)})
 
 
-MNIST = Recipe("mnist", "handwritten digits, 28 x 28, from the original IDX files", True, build_mnist,
-               (Option("holdout", "int", 0, "how many of the last training images to validate on; 0: validate on the test images", 0),))
-DIGITS = Recipe("digits", "handwritten digits, 8 x 8, from scikit-learn", False, build_digits,
-                (Option("valid", "int", 360, "how many images to validate on", 1, 1796),))
+MNIST = Recipe(
+    "mnist",
+    "handwritten digits, 28 x 28, from the original IDX files",
+    True,
+    build_mnist,
+    (Option("holdout", "int", 0, "how many of the last training images to validate on; 0: validate on the test images", 0),),
+)
+DIGITS = Recipe(
+    "digits",
+    "handwritten digits, 8 x 8, from scikit-learn",
+    False,
+    build_digits,
+    (Option("valid", "int", 360, "how many images to validate on", 1, 1796),),
+)
 
 __all__ = ["DIGITS", "MNIST", "read_idx"]

@@ -93,12 +93,20 @@ def _table(digits: Ints, lengths: Ints, operation: Ints) -> Any:
     tokens = np.concatenate([operation[:, None] + 10, digits], axis=1)
     there = np.arange(MAX_DIGITS + 1) <= lengths[:, None]
     offsets = np.concatenate([[0], np.cumsum(lengths + 1)])
-    return pa.table({"symbol": ragged(offsets, pa.array(tokens[there].astype(np.int32))), "label": pa.array(labels(digits, lengths, operation).astype(np.int32))})
+    return pa.table(
+        {"symbol": ragged(offsets, pa.array(tokens[there].astype(np.int32))), "label": pa.array(labels(digits, lengths, operation).astype(np.int32))}
+    )
 
 
 RECIPE = Recipe(
-    "list_reduction", "sequences of an operation and up to nine digits; the label is the result modulo 10", False, build,
-    (Option("train", "int", 100_000, "how many training sequences", 1, 10_000_000), Option("valid", "int", 10_000, "how many validation sequences", 1, 1_000_000)),
+    "list_reduction",
+    "sequences of an operation and up to nine digits; the label is the result modulo 10",
+    False,
+    build,
+    (
+        Option("train", "int", 100_000, "how many training sequences", 1, 10_000_000),
+        Option("valid", "int", 10_000, "how many validation sequences", 1, 1_000_000),
+    ),
 )
 
 __all__ = ["RECIPE", "codes", "draw", "labels"]

@@ -26,8 +26,8 @@ Made by `ampc data qm9`. One molecule a row, hydrogens included:
 - `dipole`: the norm of the dipole moment, less the mean and divided by the standard deviation of the training molecules, both in `meta.json`
   (`dipole_mean`, `dipole_std`, Debye): an absolute error times `dipole_std` is in Debye. `dipole_debye` is the moment itself.
 
-`valid.parquet` has the 13,082 molecules of the validation list published with the GGNN samples, `train.parquet` all others, both in an order drawn by the seed (the
-original's has the small molecules first).
+`valid.parquet` has the 13,082 molecules of the validation list published with the GGNN samples, `train.parquet` all others, both in an
+order drawn by the seed (the original's has the small molecules first).
 """
 
 
@@ -104,15 +104,17 @@ def _table(g: dict[str, npt.NDArray[Any]], dipole: npt.NDArray[np.float64], mean
     bond_offsets, bond_at = _spans(g["n_bonds"], rows)
     elements = g["atoms"][atom_at].astype(np.int32)
     a, b = g["bond_a"][bond_at].astype(np.int32), g["bond_b"][bond_at].astype(np.int32)
-    return pa.table({
-        "feature": ragged(atom_offsets, flat("feature", np.eye(5, dtype=np.float32)[elements])),
-        "element": ragged(atom_offsets, pa.array(elements)),
-        "source": ragged(2 * bond_offsets, pa.array(np.stack([a, b], axis=1).reshape(-1))),
-        "target": ragged(2 * bond_offsets, pa.array(np.stack([b, a], axis=1).reshape(-1))),
-        "kind": ragged(2 * bond_offsets, pa.array(np.repeat(g["bond_type"][bond_at].astype(np.int32), 2))),
-        "dipole": pa.array(((dipole[rows] - mean) / std).astype(np.float32)),
-        "dipole_debye": pa.array(dipole[rows].astype(np.float32)),
-    })
+    return pa.table(
+        {
+            "feature": ragged(atom_offsets, flat("feature", np.eye(5, dtype=np.float32)[elements])),
+            "element": ragged(atom_offsets, pa.array(elements)),
+            "source": ragged(2 * bond_offsets, pa.array(np.stack([a, b], axis=1).reshape(-1))),
+            "target": ragged(2 * bond_offsets, pa.array(np.stack([b, a], axis=1).reshape(-1))),
+            "kind": ragged(2 * bond_offsets, pa.array(np.repeat(g["bond_type"][bond_at].astype(np.int32), 2))),
+            "dipole": pa.array(((dipole[rows] - mean) / std).astype(np.float32)),
+            "dipole_debye": pa.array(dipole[rows].astype(np.float32)),
+        }
+    )
 
 
 def _spans(counts: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -124,7 +126,12 @@ def _spans(counts: npt.NDArray[Any], rows: npt.NDArray[np.int64]) -> tuple[npt.N
     return offsets, np.repeat(begins[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
 
 
-RECIPE = Recipe("qm9", "molecules of up to 29 atoms as graphs, with their dipole moment", True, build,
-                (Option("limit", "int", 0, "at most so many molecules a part; 0: all", 0),))
+RECIPE = Recipe(
+    "qm9",
+    "molecules of up to 29 atoms as graphs, with their dipole moment",
+    True,
+    build,
+    (Option("limit", "int", 0, "at most so many molecules a part; 0: all", 0),),
+)
 
 __all__ = ["RECIPE", "read_npz"]

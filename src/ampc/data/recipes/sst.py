@@ -23,8 +23,9 @@ Made by `ampc data sst` from the trees in bracket form: one tree a row, over its
 - `left`, `right`: positions of the children at a branch, null at a leaf.
 - `label`: 0..4, very negative to very positive, at every node.
 
-The vocabulary is that of the training trees, in order of frequency, then of first appearance. Words of the other parts that are not in it are unknown (0).
-With `min_count` above 1, rarer training words are unknown too, so that a model learns a vector for them; without, that vector is never trained.
+The vocabulary is that of the training trees, in order of frequency, then of first appearance. Words of the other parts that are not in it
+are unknown (0). With `min_count` above 1, rarer training words are unknown too, so that a model learns a vector for them; without, that vector
+is never trained.
 `/` is written `\\/` and brackets `-LRB-` and `-RRB-`, as in the original; case is kept unless `lower` is set.
 """
 
@@ -104,9 +105,12 @@ def read_trees(path: Path) -> list[Tree]:
 
 
 def build(source: Path | None, options: Mapping[str, Any], seed: int) -> Product:
-    parts = {split: read_trees(source_file(source, f"{name}.txt.gz", f"{name}.txt")) for split, name in (("train", "train"), ("valid", "dev"), ("test", "test"))}
+    parts = {
+        split: read_trees(source_file(source, f"{name}.txt.gz", f"{name}.txt"))
+        for split, name in (("train", "train"), ("valid", "dev"), ("test", "test"))
+    }
     if options["lower"]:
-        parts = {split: [([w and w.lower() for w in words], *rest) for words, *rest in trees] for split, trees in parts.items()}  # type: ignore[misc]  # star over a tuple
+        parts = {split: [_lower(t) for t in trees] for split, trees in parts.items()}
     counts = collections.Counter(w for tree in parts["train"] for w in tree[0] if w is not None)
     vocabulary = [UNKNOWN, *(w for w, k in counts.most_common() if k >= options["min_count"])]
     number = {w: i for i, w in enumerate(vocabulary)}
@@ -114,6 +118,11 @@ def build(source: Path | None, options: Mapping[str, Any], seed: int) -> Product
     unknown = {split: sum(w is not None and w not in number for t in trees for w in t[0]) for split, trees in parts.items()}
     meta = {"vocabulary": len(vocabulary), "classes": 5, "unknown_words": unknown}
     return Product(tables, README, meta, {"vocabulary.txt": "".join(f"{w}\n" for w in vocabulary)})
+
+
+def _lower(tree: Tree) -> Tree:
+    words, left, right, labels = tree
+    return [w if w is None else w.lower() for w in words], left, right, labels
 
 
 def _table(trees: list[Tree], number: dict[str, int]) -> Any:
@@ -127,8 +136,15 @@ def _table(trees: list[Tree], number: dict[str, int]) -> Any:
     return pa.table({name: ragged(offsets, pa.array(values, type=pa.int32())) for name, values in columns.items()})
 
 
-RECIPE = Recipe("sst", "sentiment treebank: binary trees of words, a label 0..4 at every node", True, build,
-                (Option("lower", "flag", False, "write all words in lower case"),
-                 Option("min_count", "int", 1, "training words seen fewer times are unknown", 1)))
+RECIPE = Recipe(
+    "sst",
+    "sentiment treebank: binary trees of words, a label 0..4 at every node",
+    True,
+    build,
+    (
+        Option("lower", "flag", False, "write all words in lower case"),
+        Option("min_count", "int", 1, "training words seen fewer times are unknown", 1),
+    ),
+)
 
 __all__ = ["RECIPE", "parse_tree", "read_trees"]
