@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from collections.abc import Iterable
+from typing import Literal
+
+
+NEWLINE = re.compile("\r\n|\r|\n")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +40,10 @@ class Label:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake: a code of the table in `ampc.codes`, a message that stands alone, the place, other places, the remedy."""
+    """One mistake: a code of the table in `ampc.codes`, a message that stands alone, the place, other places, the remedy.
+
+    Only errors travel in an `AmpError`; a warning is printed and changes nothing.
+    """
 
     code: str
     message: str
@@ -43,6 +51,7 @@ class Diagnostic:
     secondary: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     help: str | None = None
+    severity: Literal["error", "warning"] = "error"
 
 
 class AmpError(Exception):
@@ -76,26 +85,37 @@ def render(diagnostic: Diagnostic, sources: dict[str, str] | None = None) -> str
     `sources` maps a span's file name to its text; a file that is missing there is shown by its place alone.
     """
     d = diagnostic
-    lines = [f"error[{d.code}]: {printable(d.message)}"]
+    lines = [f"{d.severity}[{d.code}]: {printable(d.message)}"]
     labels = ([(d.primary, "^")] if d.primary else []) + [(label, "-") for label in d.secondary]
     if d.primary:
         lines.append(f"  --> {printable(str(d.primary.span))}")
     width = max((len(str(label.span.line)) for label, _ in labels), default=1)
-    for label, mark in sorted(labels, key=lambda p: (p[0].span.file, p[0].span.line, p[0].span.column)):
-        text = (sources or {}).get(label.span.file)
-        source = text.splitlines() if text is not None else []
-        if not 0 < label.span.line <= len(source):
-            if label is not d.primary:
-                lines.append(f"  {'':{width}} {printable(str(label.span))}: {printable(label.text)}")
-            continue
-        if d.primary and label.span.file != d.primary.span.file:
-            lines.append(f"  ::: {printable(label.span.file)}")
-        raw = source[label.span.line - 1]
-        shown, begin = printable(raw), len(printable(raw[: label.span.column - 1]))
-        stop = len(printable(raw[: label.span.end_column - 1])) if label.span.end_line == label.span.line else len(shown)
-        lines.append(f"  {label.span.line:{width}} | {shown}")
-        lines.append(f"  {'':{width}} | {' ' * begin}{mark * max(1, stop - begin)} {printable(label.text)}".rstrip())
+    lines += _shown(sorted(labels, key=lambda p: (p[0].span.file, p[0].span.line, p[0].span.column)), d.primary, sources or {}, width)
     lines += [f"  {'':{width}} = note: {printable(note)}" for note in d.notes]
     if d.help:
         lines.append(f"  {'':{width}} = help: {printable(d.help)}")
     return "\n".join(lines)
+
+
+def _shown(labels: list[tuple[Label, str]], primary: Label | None, sources: dict[str, str], width: int) -> list[str]:
+    """Return the source lines of the labels with their marks; a line with several labels is shown once."""
+    out: list[str] = []
+    last: tuple[str, int] | None = None
+    for label, mark in labels:
+        span = label.span
+        text = sources.get(span.file)
+        source = NEWLINE.split(text.removeprefix("\ufeff")) if text is not None else []
+        if not 0 < span.line <= len(source):
+            if label is not primary:
+                out.append(f"  {'':{width}} {printable(str(span))}: {printable(label.text)}")
+            continue
+        if primary and span.file != primary.span.file and (last is None or last[0] != span.file):
+            out.append(f"  ::: {printable(span.file)}")
+        raw = source[span.line - 1]
+        shown, begin = printable(raw), len(printable(raw[: span.column - 1]))
+        stop = len(printable(raw[: span.end_column - 1])) if span.end_line == span.line else len(shown)
+        if last != (span.file, span.line):
+            out.append(f"  {span.line:{width}} | {shown}")
+        last = (span.file, span.line)
+        out.append(f"  {'':{width}} | {' ' * begin}{mark * max(1, stop - begin)} {printable(label.text)}".rstrip())
+    return out

@@ -1,0 +1,414 @@
+"""Checks expressions: what names stand for, what can be indexed by what, and calls of functions, layers, losses and metrics."""
+
+from __future__ import annotations
+
+from ampc.diagnostics import Label, Span, did_you_mean
+from ampc.frontend import ast
+from ampc.frontend.names import ALIASES, FUNCTIONS, LAYERS, LOSSES, METRICS, TYPES, Callable, Option
+from ampc.frontend.scopes import NOUN, Binding, Reporter, Scope, shape_of, suggestion
+
+INDEX_HELP = "an index is the variable of an `each`, `visit` or `loop` over an axis, or an index field: `h[source[e]]`"
+
+
+class Calls:
+    """Checks the expressions of one model against a scope."""
+
+    def __init__(self, model: ast.Model, out: Reporter) -> None:
+        self.out = out
+        self.axes = {a.name: a for a in model.axes}
+        self.fields = {f.name: f for f in model.fields}
+        self.layers = {x.name: x for x in model.layers}
+        self.functions = {f.name: f for f in model.functions}
+        self.parameters = {p.name for p in model.parameters}
+
+    # -------------------------------------------------------------------------------------------- expressions
+
+    def value(self, e: ast.Expr, scope: Scope, what: str = "value") -> None:
+        """Check an expression that is computed with. `what` "target": a label, which may be none; "field": an int field is meant."""
+        match e:
+            case ast.Number() | ast.Bool():
+                pass
+            case ast.Text():
+                self.out.report("AMP215", "a text can't be computed with", e.span, help="texts are values of settings and options only")
+            case ast.Name():
+                self._name(e, scope, what)
+            case ast.Unary():
+                self.value(e.operand, scope)
+            case ast.Binary():
+                self.value(e.left, scope)
+                self.value(e.right, scope)
+            case ast.Call():
+                n = self.call(e, scope)
+                if n != 1:
+                    help_ = f"give them names first: `{', '.join('abcdefgh'[:n])} = {e.function.id}(…)`"
+                    self.out.report("AMP231", f"`{e.function.id}` returns {n} values, one is needed here", e.span, help=help_)
+            case ast.Index():
+                self.index(e, scope, what)
+            case ast.Slice():
+                self.value(e.base, scope)
+                for bound in (e.start, e.stop):
+                    if bound is not None:
+                        self.constant(bound, scope, "a column's number")
+            case ast.Join():
+                for part in e.parts:
+                    self.value(part, scope)
+
+    def constant(self, e: ast.Expr, scope: Scope, what: str) -> None:
+        """Check an expression that has to be known when compiling."""
+        match e:
+            case ast.Number() | ast.Bool():
+                pass
+            case ast.Name():
+                found = self._find(e, scope)
+                if found is not None and found.kind not in ("parameter", "value"):  # a value may be a number, in a `def`
+                    message = f"{what} has to be known when compiling, `{e.id}` is {NOUN[found.kind]}"
+                    self.out.report("AMP241", message, e.span, also=(Label(found.span, "declared here"),), help="use numbers and parameters of the model")
+            case ast.Unary():
+                self.constant(e.operand, scope, what)
+            case ast.Binary():
+                self.constant(e.left, scope, what)
+                self.constant(e.right, scope, what)
+            case _:
+                self.out.report("AMP241", f"{what} has to be known when compiling", e.span, help="use numbers and parameters of the model")
+
+    def _find(self, e: ast.Name, scope: Scope, indexed: bool = False) -> Binding | None:
+        """Return what a name stands for; report one that stands for nothing here, or would stand for an older value."""
+        found = scope.read(e.id, e.span, indexed)
+        if found is not None and found.kind == "broken":
+            return None
+        if found is None:
+            ended = scope.ended(e.id)
+            if ended is not None:
+                span, form = ended
+                keep = {"arm": f"`merge {e.id}` after the branch keeps it", "loop": f"`carry {e.id}` in the loop keeps it"}.get(form)
+                also = (Label(span, "this one ended with its block"),)
+                self.out.report("AMP201", f"`{e.id}` has no value here", e.span, also=also, help=keep or "assign it before the block")
+            else:
+                self._undefined(e, scope)
+            return None
+        lost = scope.lost(e.id)
+        if lost is not None:
+            span, form = lost
+            keep = f"`merge {e.id}` after the branch" if form == "arm" else f"`carry {e.id}` in the loop"
+            also = (Label(span, "this newer value ended with its block"), Label(found.span, "this older one would be read"))
+            message = f"`{e.id}` was assigned in a block that is over"
+            self.out.report("AMP221", message, e.span, also=also, help=f"write {keep} to keep the newer value, or use two names")
+        return found
+
+    def _undefined(self, e: ast.Name, scope: Scope) -> None:
+        help_ = suggestion(e.id, scope.visible())
+        if help_ is None and e.id in FUNCTIONS:
+            help_ = f"`{e.id}` is a function: `{FUNCTIONS[e.id].usage}`"
+        if e.id == "?" or e.id in self.out.undefined:
+            return
+        self.out.undefined.add(e.id)
+        self.out.report("AMP201", f"`{e.id}` has no value here", e.span, help=help_ or "assign it first, or declare it as a field or a parameter")
+
+    def _name(self, e: ast.Name, scope: Scope, what: str) -> None:
+        found = self._find(e, scope)
+        if found is None:
+            return
+        declared = (Label(found.span, "declared here"),)
+        match found.kind:
+            case "axis":
+                help_ = f"work over its elements: `sum({e.id}, x)`, `each i in {e.id}:`"
+                self.out.report("AMP215", f"`{e.id}` is an axis, not a value", e.span, also=declared, help=help_)
+            case "layer" | "function":
+                self.out.report("AMP215", f"`{e.id}` is {NOUN[found.kind]}, not a value", e.span, also=declared, help=f"apply it: `{e.id}(x)`")
+            case "element":
+                help_ = f"use it as an index: `h[{e.id}]` for a value or field over `{found.axis}`"
+                self.out.report("AMP215", f"`{e.id}` is an element of `{found.axis}`, not a value", e.span, also=declared, help=help_)
+            case "turn":
+                help_ = "carry a value that counts: `carry n` with `n = n + 1`"
+                self.out.report("AMP215", f"`{e.id}` counts turns and can't be computed with", e.span, also=declared, help=help_)
+            case "member":
+                help_ = f"it picks a member of a family: `layer[{e.id}](x)`"
+                self.out.report("AMP215", f"`{e.id}` is the value of a branch and can't be computed with", e.span, also=declared, help=help_)
+            case "field":
+                self._field_value(self.fields[e.id], e, scope, what)
+            case _:
+                pass
+
+    def _field_value(self, f: ast.Field, e: ast.Expr, scope: Scope, what: str) -> None:
+        """Report a field that gives no number, and an optional float outside of the arm where it is there."""
+        declared = (Label(f.span, "declared here"),)
+        if what == "value" and f.kind.id in ("int", "flag"):
+            help_ = f"write `number({written(e)})`" if f.kind.id == "flag" else f"write `number({written(e)})`, `one_hot({written(e)}, columns)` or an `Embedding`"
+            self.out.report("AMP242", f"`{f.name}` is {'an int' if f.kind.id == 'int' else 'a flag'}, a number is needed here", e.span, also=declared, help=help_)
+        elif f.kind.id in self.axes:
+            help_ = f"use it as an index: `h[{written(e)}]` for a value or field over `{f.kind.id}`"
+            self.out.report("AMP242", f"`{f.name}` is an element of `{f.kind.id}`, a number is needed here", e.span, also=declared, help=help_)
+        elif what == "value" and f.optional and not any(s.narrowed == shape_of(e) for s in scope.chain()):
+            help_ = f"write `branch {written(e)}:` with the arms `none:` and `else:`"
+            self.out.report("AMP238", f"`{f.name}` may be none here", e.span, also=declared, help=help_)
+
+    # -------------------------------------------------------------------------------------------------- indices
+
+    def index(self, e: ast.Index, scope: Scope, what: str = "value") -> None:
+        """Check `base[index]`."""
+        if e.base.id == "?":
+            return
+        axis = self.element(e.index, scope)
+        found = self._find(e.base, scope, indexed=True)
+        if found is None:
+            return
+        declared = (Label(found.span, "declared here"),)
+        if found.kind == "field":
+            f = self.fields[e.base.id]
+            if f.axis is None:
+                help_ = f"write `{f.name}`; columns are taken by a slice: `{f.name}[0:1]`"
+                self.out.report("AMP216", f"`{f.name}` is one value for the whole instance and has no elements", e.span, also=declared, help=help_)
+            elif axis is not None and axis != f.axis.id:
+                self._wrong_axis(f"`{f.name}` lies over `{f.axis.id}`", axis, f.axis.id, e, declared)
+            else:
+                self._field_value(f, e, scope, what)
+        elif found.kind in ("value", "carried"):
+            if axis is not None and found.axis and axis != found.axis:
+                self._wrong_axis(f"`{found.name}` lies over `{found.axis}`", axis, found.axis, e, declared)
+        elif found.kind == "layer":
+            help_ = f"apply it: `{e.base.id}[…](x)`" if self.layers[e.base.id].count is not None else f"apply it: `{e.base.id}(x)`"
+            self.out.report("AMP216", f"`{e.base.id}` is a layer and has no elements", e.span, also=declared, help=help_)
+        else:
+            self.out.report("AMP216", f"`{e.base.id}` is {NOUN[found.kind]} and can't be indexed", e.span, also=declared, help=INDEX_HELP)
+
+    def _wrong_axis(self, lies: str, axis: str, wanted: str, e: ast.Index, declared: tuple[Label, ...]) -> None:
+        through = [f.name for f in self.fields.values() if f.kind.id == wanted and f.axis is not None and f.axis.id == axis]
+        help_ = f"`{through[0]}[{written(e.index)}]` is an element of `{wanted}`" if through else f"index it by an element of `{wanted}`"
+        self.out.report("AMP217", f"{lies}, the index is an element of `{axis}`", e.span, also=declared, help=help_)
+
+    def element(self, e: ast.Expr, scope: Scope, after: bool = False) -> str | None:
+        """Check what stands between brackets and return the axis it is an element of; None if that is unknown.
+
+        `after`: in the `after` of a visit an index field of a nested axis may be indexed by its parent's element.
+        """
+        match e:
+            case ast.Name():
+                found = self._find(e, scope)
+                if found is None:
+                    return None
+                if found.kind == "element":
+                    return found.axis
+                declared = (Label(found.span, "declared here"),)
+                if found.kind == "field" and self.fields[e.id].kind.id in self.axes:
+                    return self.fields[e.id].kind.id
+                if found.kind == "turn":
+                    text = f"`{e.id}` counts turns, it is no element of an axis"
+                    self.out.report("AMP216", text, e.span, also=declared, help="loop over the axis: `loop t in token carry h:`")
+                elif found.kind == "field":
+                    f = self.fields[e.id]
+                    help_ = f"a field of elements is declared with the axis as its type: `{e.id}: node[{f.axis.id if f.axis else 'axis'}]`"
+                    self.out.report("AMP216", f"`{e.id}` is a field of type `{f.kind.id}`, not of elements", e.span, also=declared, help=help_)
+                elif found.kind != "value":
+                    self.out.report("AMP216", f"`{e.id}` is {NOUN[found.kind]}, not an element", e.span, also=declared, help=INDEX_HELP)
+                else:
+                    self.out.report("AMP216", f"`{e.id}` is a computed value; only elements and index fields can be an index", e.span, also=declared, help=INDEX_HELP)
+                return None
+            case ast.Index():
+                return self._through(e, scope, after)
+            case ast.Number():
+                self.out.report("AMP216", "an index can't be a number", e.span, help=f"a slice takes columns: `x[{e.value}:{int(e.value) + 1}]`")
+            case _:
+                self.out.report("AMP216", "an index can't be computed", e.span, help=INDEX_HELP)
+        return None
+
+    def _through(self, e: ast.Index, scope: Scope, after: bool) -> str | None:
+        axis = self.element(e.index, scope)
+        f = self.fields.get(e.base.id)
+        found = self._find(e.base, scope, indexed=True)
+        if found is None:
+            return None
+        declared = (Label(found.span, "declared here"),)
+        if f is None or found.kind != "field" or f.kind.id not in self.axes:
+            text = f"`{e.base.id}` is {NOUN[found.kind]}" if f is None or found.kind != "field" else f"`{e.base.id}` is a field of type `{f.kind.id}`"
+            self.out.report("AMP216", f"{text}, not of elements", e.span, also=declared, help=INDEX_HELP)
+            return None
+        over = f.axis.id if f.axis is not None else ""
+        parent = self.axes[over].parent if over in self.axes else None
+        nested = after and parent is not None and parent.id == axis
+        if axis is not None and over != axis and not nested:
+            self._wrong_axis(f"`{f.name}` lies over `{over}`" if over else f"`{f.name}` belongs to the instance", axis, over, e, declared)
+        return f.kind.id
+
+    # ---------------------------------------------------------------------------------------------------- calls
+
+    def call(self, e: ast.Call, scope: Scope) -> int:
+        """Check a call and return how many values it gives."""
+        name = e.function.id
+        if name == "?":
+            self._operands(e, scope)
+            return 1
+        shadow = scope.find(name)
+        if shadow is not None and shadow.kind == "broken":
+            self._operands(e, scope)
+            return 1
+        if shadow is not None and shadow.kind == "layer":
+            self._layer(e, self.layers[name], scope)
+            return 1
+        if e.member is not None:
+            text = f"`{name}` is no family of layers" if shadow is None else f"`{name}` is {NOUN[shadow.kind]}, not a family of layers"
+            also = () if shadow is None else (Label(shadow.span, "declared here"),)
+            help_ = did_you_mean(name, self.layers) or f"`{name} = Linear(inputs, outputs) for k in kinds` declares a family"
+            self.out.report("AMP237", text, e.function.span, also=also, help=help_)
+            self._operands(e, scope)
+            return 1
+        if shadow is not None and shadow.kind == "function":
+            return self._function(e, self.functions[name], scope)
+        if name in FUNCTIONS:
+            self._builtin(e, FUNCTIONS[name], scope)
+            return 1
+        self._unknown(e, shadow)
+        self._operands(e, scope)
+        return 1
+
+    def _operands(self, e: ast.Call, scope: Scope) -> None:
+        for arg in e.args:
+            self.value(arg, scope, "target")
+
+    def _unknown(self, e: ast.Call, shadow: Binding | None) -> None:
+        name, span = e.function.id, e.function.span
+        if shadow is not None:
+            also = (Label(shadow.span, "declared here"),)
+            help_ = f"write `{name} * (…)` for a product, `{name}[…]` for an element" if shadow.kind in ("value", "field", "parameter") else None
+            self.out.report("AMP212", f"`{name}` is {NOUN[shadow.kind]} and can't be called", span, also=also, help=help_)
+        elif name in LOSSES or name in METRICS:
+            word = "loss" if name in LOSSES else "metric"
+            self.out.report("AMP212", f"`{name}` is a {word}, not a function", span, help=f"write `{word} {name}(…)` on a line of its own")
+        elif name in LAYERS:
+            help_ = f"declare it directly in the model, `w = {LAYERS[name].usage.split(',')[0]}, …)`, then write `w(x)`"
+            self.out.report("AMP239", f"layer `{name}` is declared inside an expression or block", span, help=help_)
+        elif name in ALIASES:
+            self.out.report("AMP212", f"there is no function `{name}`", span, help=f"write `{ALIASES[name]}`")
+        else:
+            help_ = did_you_mean(name, [*self.functions, *self.layers, *FUNCTIONS]) or "`docs/language.md` lists the functions; `def` makes new ones"
+            self.out.report("AMP212", f"there is no function `{name}`", span, help=help_)
+
+    def _layer(self, e: ast.Call, layer: ast.Layer, scope: Scope) -> None:
+        declared = (Label(layer.span, "declared here"),)
+        name = layer.name
+        if layer.count is not None and e.member is None:
+            index = layer.index.id if layer.index is not None else "k"
+            help_ = f"choose a member: `branch {index}[i] as k:` … `{name}[k](x)`"
+            self.out.report("AMP237", f"`{name}` is a family of layers", e.function.span, also=declared, help=help_)
+        elif layer.count is None and e.member is not None:
+            self.out.report("AMP237", f"`{name}` is a single layer, not a family", e.function.span, also=declared, help=f"write `{name}(x)`")
+        elif e.member is not None:
+            self._member(e.member, scope)
+        if len(e.args) != 1:
+            help_ = f"join columns with `{name}([a, b])`" if len(e.args) > 1 else None
+            self.out.report("AMP213", f"layer `{name}` takes one value, got {len(e.args)}", e.span, also=declared, help=help_)
+        for k in e.keywords:
+            help_ = f"write it where `{name}` is declared" if layer.kind.id in LAYERS and k.name in {o.name for o in LAYERS[layer.kind.id].options} else None
+            self.out.report("AMP210", f"a layer takes no option where it is applied, got `{k.name}`", k.span, also=declared, help=help_)
+        for arg in e.args:
+            self.value(arg, scope, "field" if layer.kind.id == "Embedding" else "value")
+
+    def _member(self, e: ast.Expr, scope: Scope) -> None:
+        if isinstance(e, ast.Name):
+            found = self._find(e, scope)
+            if found is None or found.kind in ("member", "parameter"):
+                return
+        elif isinstance(e, ast.Number):
+            return
+        help_ = f"write `branch {written(e)} as k:` and pick the member by `k`"
+        self.out.report("AMP237", "a member is picked by the variable of a `branch … as`", e.span, help=help_)
+
+    def _function(self, e: ast.Call, f: ast.Function, scope: Scope) -> int:
+        declared = (Label(f.span, "declared here"),)
+        names = [p.name for p in f.parameters]
+        required = [p.name for p in f.parameters if p.default is None]
+        given = set(names[: len(e.args)])
+        for k in e.keywords:
+            if k.name not in names:
+                help_ = did_you_mean(k.name, names) or f"it takes {', '.join(f'`{n}`' for n in names) or 'nothing'}"
+                self.out.report("AMP210", f"`{f.name}` has no parameter `{k.name}`", k.span, also=declared, help=help_)
+            elif k.name in given:
+                self.out.report("AMP213", f"`{k.name}` of `{f.name}` is given twice", k.span, also=declared, help="remove one")
+            given.add(k.name)
+            self.value(k.value, scope, "target")
+        missing = [n for n in required if n not in given]
+        if len(e.args) > len(names) or missing:
+            wanted = f"{len(names)} value{'s' * (len(names) != 1)}" if len(required) == len(names) else f"{len(required)} to {len(names)} values"
+            help_ = f"write `{f.name}({', '.join(names)})`"
+            self.out.report("AMP213", f"`{f.name}` takes {wanted}, got {len(e.args) + len(e.keywords)}", e.span, also=declared, help=help_)
+        self._operands(e, scope)
+        return max(1, len(f.result))
+
+    def _builtin(self, e: ast.Call, known: Callable, scope: Scope) -> None:
+        args = list(e.args)
+        if known.over_axis and len(args) == len(known.operands) + 1:
+            first = args.pop(0)
+            found = scope.find(first.id) if isinstance(first, ast.Name) else None
+            if isinstance(first, ast.Name) and found is not None and found.kind == "axis":
+                scope.read(first.id, first.span, False)
+            else:
+                what = f"`{first.id}` is none" if isinstance(first, ast.Name) else "this is none"
+                near = did_you_mean(first.id, self.axes) if isinstance(first, ast.Name) else None
+                help_ = near or f"the axes are {', '.join(f'`{a}`' for a in self.axes) or 'declared in the `instance:` block'}"
+                self.out.report("AMP204", f"`{known.name}` of two operands wants an axis first, {what}", first.span, help=help_)
+        elif len(args) != len(known.operands):
+            n = len(known.operands)
+            usage = f"`{known.usage}`" + (f" or `{known.name}(axis, {known.operands[0].name})`" if known.over_axis else "")
+            self.out.report("AMP213", f"`{known.name}` takes {n} operand{'s' * (n != 1)}, got {len(args)}", e.span, help=f"write {usage}")
+        self.operands(known, args, scope)
+        self.options(known, e.keywords, scope)
+
+    def operands(self, known: Callable, args: list[ast.Expr], scope: Scope) -> None:
+        """Check the operands of a function, loss or metric against what each is."""
+        for i, arg in enumerate(args):
+            option = known.operands[i] if i < len(known.operands) else Option("x")
+            self._operand(known, option, arg, scope)
+
+    def options(self, known: Callable, keywords: tuple[ast.Keyword, ...], scope: Scope) -> None:
+        """Check the options of a function, loss or metric."""
+        options = {o.name: o for o in known.options}
+        for k in keywords:
+            if k.name in options:
+                self._operand(known, options[k.name], k.value, scope)
+                continue
+            operand = k.name in {o.name for o in known.operands}
+            help_ = f"write its value alone: `{known.usage}`" if operand else did_you_mean(k.name, options) or f"write `{known.usage}`"
+            self.out.report("AMP210", f"`{known.name}` has no option `{k.name}`", k.span, help=help_)
+
+    def _operand(self, known: Callable, option: Option, e: ast.Expr, scope: Scope) -> None:
+        if option.what in ("size", "number"):
+            self.constant(e, scope, f"`{option.name}` of `{known.name}`")
+        elif option.what == "field" or option.name == "target":
+            self.value(e, scope, "target")
+        else:
+            self.value(e, scope)
+
+    def measure(self, e: ast.Call, table: dict[str, Callable], word: str, scope: Scope) -> None:
+        """Check the call behind `loss` or `metric`."""
+        name = e.function.id
+        known = table.get(name)
+        if known is None:
+            other = {"loss": METRICS, "metric": LOSSES}[word]
+            names = f"{'losses' if word == 'loss' else 'metrics'} are {', '.join(f'`{n}`' for n in table)}"
+            aliases = {"mse": "squared", "mae": "absolute" if word == "loss" else "absolute_error", "nll": "cross_entropy", "bce": "binary_cross_entropy"}
+            help_ = f"write `{'metric' if word == 'loss' else 'loss'} {name}(…)`" if name in other else did_you_mean(name, table) or names
+            help_ = f"write `{aliases[name]}`" if name in aliases else help_
+            if name != "?":
+                self.out.report("AMP214", f"there is no {word} `{name}`", e.function.span, help=help_)
+            self._operands(e, scope)
+            return
+        if len(e.args) != len(known.operands):
+            message = f"`{name}` takes {len(known.operands)} operands, got {len(e.args)}"
+            self.out.report("AMP213", message, e.span, help=f"write `{word} {name}({', '.join(o.name for o in known.operands)})`")
+        self.operands(known, list(e.args), scope)
+        self.options(known, e.keywords, scope)
+
+
+def written(e: ast.Expr) -> str:
+    """Return a short expression as it is written; `…` for a long one."""
+    match e:
+        case ast.Name():
+            return e.id
+        case ast.Number():
+            return str(e.value)
+        case ast.Index():
+            return f"{e.base.id}[{written(e.index)}]"
+        case _:
+            return "…"
+
+
+__all__ = ["TYPES", "Calls", "Span", "written"]
