@@ -24,7 +24,7 @@ def compile(
 ) -> Program:  # fmt: skip
     """Return the program in an `.amp` file, or in a text (one that has a line break), compiled for `target`.
 
-    parameters: the model's own, as in `ampc.compile("models/list_reduction.amp", hidden=64)`; `overrides` takes those whose names clash with arguments here.
+    parameters: the model's own, as in `ampc.compile("models/list_reduction.amp", hidden=64)`; `overrides` takes those whose names are taken here.
     target: a bundled target's name, a `.toml` file or a Target; the default is one device for each usable core.
     Raises AmpError with every mistake that the first failing stage finds.
     """
@@ -33,10 +33,10 @@ def compile(
 
     values = {**parameters, **(overrides or {})}
     if isinstance(path_or_text, str) and "\n" in path_or_text:
-        from ampc.source import Source
+        from ampc.source import remember
 
         hardware = target if isinstance(target, Target) or target is None else load_target(target)
-        done = compile_source(Source("<text>", path_or_text), target=hardware, overrides=values, strategy=strategy)
+        done = compile_source(remember("text.amp", path_or_text.encode(), "the text"), target=hardware, overrides=values, strategy=strategy)
         assert done.manifest is not None
         return Program(done.manifest)
     return Program(compile_file(path_or_text, target=target, overrides=values, strategy=strategy))

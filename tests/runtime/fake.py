@@ -13,7 +13,7 @@ import numpy as np
 
 from ampc.data.dataset import Dataset
 from ampc.ir.graph import AxisDecl, FieldDecl, Graph, Layer, Param
-from ampc.ir.nodes import FieldRef, Metric, Region, Source, Type
+from ampc.ir.nodes import PPT, FieldRef, Metric, Output, Region, Source, Type
 from ampc.runtime.events import EpochResult, Progress
 from ampc.runtime.options import EngineOptions
 
@@ -27,6 +27,8 @@ Q = Graph(
         Source(id=0, outputs=(Type(),)),
         Metric(id=1, op="absolute_error", name="absolute_error", fields=(FieldRef("y"),)),
         Metric(id=2, op="accuracy", name="accuracy", fields=(FieldRef("y"),)),
+        PPT(id=3, op="linear", layer="w", fields=(FieldRef("x"),), outputs=(Type(cols=1),)),
+        Output(id=4, name="pred", inputs=((3, 0),)),
     ),
 )
 

@@ -304,7 +304,13 @@ def test_one_layer_from_a_file_of_its_own(tmp_path: Path) -> None:
 def test_pytorch_names_and_orientation(tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text('step = "rnn.cell"\n"embed.table" = "tok"\nm = "heads"\n')
     names = weights.name_map(G, tmp_path / "map.toml")
-    assert names == {"embed.table": "tok", "step.w": "rnn.cell.weight", "step.b": "rnn.cell.bias", "m.0.w": "heads.0.weight", "m.1.w": "heads.1.weight"}
+    assert names == {
+        "embed.table": "tok",
+        "step.w": "rnn.cell.weight",
+        "step.b": "rnn.cell.bias",
+        "m.0.w": "heads.0.weight",
+        "m.1.w": "heads.1.weight",
+    }
     state = weights.to_torch(drawn(), G, names)
     assert state["rnn.cell.weight"].shape == (3, 2) and state["tok"].shape == (5, 2)
     back, left = weights.from_torch(state, G, names, "f")

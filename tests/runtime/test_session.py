@@ -70,7 +70,18 @@ def test_run_folder_holds_what_is_promised(tmp_path: Path) -> None:
         "best.safetensors", "checkpoints", "config.toml", "env.json", "metrics.jsonl", "summary.json", "weights.safetensors",
     ]  # fmt: skip
     written = json.loads((tmp_path / "r" / "summary.json").read_text())
-    wanted = {"epochs", "train_instances_per_s", "validation", "time_to_target_s", "wall_s", "staleness", "workers", "seed", "interrupted", "target_reached"}
+    wanted = {
+        "epochs",
+        "train_instances_per_s",
+        "validation",
+        "time_to_target_s",
+        "wall_s",
+        "staleness",
+        "workers",
+        "seed",
+        "interrupted",
+        "target_reached",
+    }
     assert wanted <= set(written)
     assert written["epochs"] == 3 and written["stopped"] == "epochs" and summary.epochs == 3
     assert written["validation"]["loss"] == pytest.approx(run.epochs[-1].validation["loss"])

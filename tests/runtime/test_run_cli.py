@@ -1,0 +1,352 @@
+"""`ampc run` from flags to files and exit codes, on a small engine; wrong command lines with their messages; the public Python calls."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+import ampc.manifest
+from ampc.cli.run import run
+from ampc.diagnostics import AmpError
+from ampc.manifest import Manifest
+from ampc.place import Statistics, load_target
+from ampc.place.assign import Placement
+from ampc.runtime.events import Epoch, Note, Phase, Progress
+from ampc.runtime.options import EngineOptions
+from ampc.runtime.program import Program, cores, program_hash, targets
+from ampc.runtime.progress import Display
+from runtime.fake import FakeEngine, Q
+
+GRAPH = msgspec.structs.replace(
+    Q, train={"epochs": 2, "optimizer": "sgd", "learning_rate": 0.01, "min_update_frequency": 1}, parameters={"hidden": 3}
+)
+TARGET = load_target("cpu-1")
+MANIFEST = Manifest(GRAPH, Placement("balanced", ("core",), {n.id: 0 for n in Q.nodes}, instances_per_s=100.0), TARGET, Statistics(axes={}))
+
+APP = typer.Typer()
+APP.command()(run)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A place of its own with data, and the small engine in place of the compiled one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ampc.manifest, "load", lambda path: MANIFEST)
+    monkeypatch.setattr(Program, "_real_engine", lambda self, o, p: FakeEngine(o, p))
+    Path("data").mkdir()
+    rows = [{"x": [1.0, float(i)], "y": float(i)} for i in range(6)]
+    for split in ("train", "valid"):
+        Path(f"data/{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+def ampc_run(*args: str) -> Result:
+    return CliRunner().invoke(APP, ["m.json", *args])
+
+
+def done(*args: str) -> Result:
+    result = ampc_run(*args)
+    assert result.exception is None, result.exception
+    return result
+
+
+def test_train_writes_a_run_folder_and_prints_a_table() -> None:
+    result = done("--data", "data", "-o", "out")
+    assert "epoch 1/2  loss" in result.stderr and "epoch 2/2" in result.stderr and "\r" not in result.stderr and "\x1b" not in result.stderr
+    assert "loss" not in result.stderr.splitlines()[-1] or "epoch 2/2" in result.stderr.splitlines()[-1]
+    table = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if line.split()[0] in ("epochs", "workers", "model"))
+    assert table == {"epochs": "2 (all epochs are done)", "workers": "1", "model": "q"}
+    assert "placement predicts 100" in result.stdout and re.search(r"run folder +out", result.stdout)
+    assert len(Path("out/metrics.jsonl").read_text().splitlines()) == 2
+    config = tomllib.loads(Path("out/config.toml").read_text())
+    assert config["run"]["epochs"] == 2 and config["input"] == {"manifest": "m.json", "data": "data"}
+
+
+def test_json_is_one_object_on_stdout() -> None:
+    result = done("--data", "data", "--json", "--quiet", "--until", "loss < -1", "--epochs", "1")
+    summary = json.loads(result.stdout)
+    assert (summary["epochs"], summary["target_reached"], summary["run_folder"]) == (1, False, "runs/q-1")
+    assert summary["validation"]["accuracy"] is None and summary["undefined"]["accuracy"]
+    assert result.stderr == ""
+
+
+def test_flags_win_over_set_over_train_block_over_config_file() -> None:
+    Path("ampc.toml").write_text("[run]\nepochs = 9\nseed = 9\ngroup = 9\n")
+    printed = tomllib.loads(done("--set", "seed=3", "--seed", "4", "--set", "w.learning_rate=0.5", "--print-config").stdout)
+    assert printed["run"]["epochs"] == 2 and printed["run"]["seed"] == 4 and printed["run"]["group"] == 9
+    assert printed["run"]["layer"] == {"w": {"learning_rate": 0.5}}
+    shown = json.loads(done("--seed", "4", "--print-config", "--json").stdout)["settings"]
+    assert shown["seed"] == {"value": 4, "from": "`--seed`"} and shown["keep"] == {"value": 3, "from": "default"}
+    assert not Path("runs").exists()
+
+
+def test_folders_are_numbered_and_never_overwritten() -> None:
+    for n in (1, 2):
+        done("--data", "data")
+        assert Path(f"runs/q-{n}/summary.json").is_file()
+    result = ampc_run("--data", "data", "-o", "runs/q-1")
+    assert isinstance(result.exception, AmpError) and result.exception.diagnostics[0].code == "AMP707"
+    done("--data", "data", "-o", "runs/q-1", "--force", "--epochs", "1")
+
+
+def test_resume_goes_on_with_the_settings_and_data_of_the_run() -> None:
+    done("--data", "data", "-o", "out", "--learning-rate", "0.02", "--seed", "3", "--set", "w.momentum=0.5")
+    result = done("--resume", "out", "--epochs", "4", "--json")
+    summary = json.loads(result.stdout)
+    assert summary["epochs"] == 4 and summary["resumed_from"].endswith("000002") and summary["seed"] == 3
+    lines = [json.loads(line) for line in Path("out/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4] and {line["learning_rate"] for line in lines} == {0.02}
+    assert tomllib.loads(Path("out/config.toml").read_text())["run"]["layer"] == {"w": {"momentum": 0.5}}
+    other = ampc_run("--resume", "out", "--epochs", "5", "--seed", "9")
+    assert isinstance(other.exception, AmpError) and other.exception.diagnostics[0].code == "AMP716"
+
+
+def test_infer_needs_no_labels_and_writes_predictions() -> None:
+    done("--data", "data", "-o", "out")
+    Path("new.jsonl").write_text('{"x": [1, 2]}\n{"x": []}\n')
+    result = done("--infer", "--init", "out", "--data", "new.jsonl", "-o", "p.parquet")
+    assert result.stdout == "2 predictions (pred) in p.parquet\n"
+    table = pq.read_table("p.parquet")
+    w = json.loads(done("--evaluate", "--init", "out", "--data", "data", "--json").stdout)
+    assert table.column("pred").to_pylist()[1] == 0 and table.column("pred").to_pylist()[0] > 1
+    assert w["instances"] == 6 and w["accuracy"] is None
+    rows = [json.loads(line) for line in done("--infer", "--init", "out", "--data", "new.jsonl", "-o", "-").stdout.splitlines()]
+    assert [r["pred"] for r in rows] == pytest.approx(table.column("pred").to_pylist())
+    done("--infer", "--init", "out", "--data", "data", "-o", "p.arrow")
+    assert pa.ipc.open_file("p.arrow").read_all().num_rows == 6
+
+
+def test_pytorch_names_out_and_in() -> None:
+    done("--data", "data", "-o", "out", "--export-torch", "t.safetensors")
+    from safetensors.numpy import load_file
+
+    assert list(load_file("t.safetensors")) == ["w.weight"]
+    done("--data", "data", "-o", "next", "--init", "t.safetensors", "--names", "torch", "--epochs", "0")
+    assert Path("next/summary.json").is_file()
+
+
+def test_a_data_error_leaves_nothing_behind() -> None:
+    Path("data/valid.jsonl").write_text('{"x": [1.0], "y": 0}\n{"x": [1.0], "y')
+    for text in ("", '{"x": [1.0]}\n'):
+        Path("data/train.jsonl").write_text(text)
+        result = ampc_run("--data", "data")
+        assert isinstance(result.exception, AmpError) and result.exception.exit_code == 1
+        assert not Path("runs").exists()
+
+
+def test_poisoned_rows_are_named_or_skipped() -> None:
+    bad = {"x": [[1.0], [float("nan")], [2.0]], "y": [1.0, 1.0, 1.0]}
+    pq.write_table(pa.table(bad), "train.parquet")
+    result = ampc_run("--data", "train.parquet")
+    assert isinstance(result.exception, AmpError)
+    assert "row 1" in str(result.exception) and "`x[0]`" in str(result.exception)
+    skipped = done("--data", "train.parquet", "--on-nan", "skip", "--json")
+    assert json.loads(skipped.stdout)["skipped"] == 1
+    assert "note: 1 of 3 training instances are left out" in skipped.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message", "exit_code"),
+    [
+        (["--infer", "--data", "data"], "AMP719", "a run without training needs weights", 2),
+        (["--infer", "--evaluate", "--init", "x"], "AMP719", "`--infer` and `--evaluate` exclude each other", 2),
+        (["--resume", "x", "--infer"], "AMP719", "`--resume` continues a training run", 2),
+        (["--resume", "x", "--init", "y"], "AMP719", "`--resume` and `--init` both say which weights to begin with", 2),
+        (["--resume", "x", "--force"], "AMP719", "`--resume` continues what `--force` would overwrite", 2),
+        (["--split", "test", "--data", "data"], "AMP719", "`--split` belongs to `--infer` and `--evaluate`", 2),
+        (["--split", "tset", "--infer", "--init", "x"], "AMP719", "`--split` expects `train`, `valid` or `test`", 2),
+        (["--names", "torch", "--data", "data"], "AMP719", "`--names` belongs to `--init` and `--export-torch`", 2),
+        (["--export-torch", "t", "--infer", "--init", "x"], "AMP719", "`--export-torch` belongs to a training run", 2),
+        ([], "AMP719", "a run needs data", 2),
+        (["--data", "data", "--resume", "absent"], "AMP708", "`absent` is no run folder: it has no readable `config.toml`", 1),
+        (["--data", "absent"], "AMP801", "there is no data folder or file `absent`", 1),
+        (["--data", "data", "--init", "absent"], "AMP711", "`absent` can't be read: no such file or directory", 1),
+        (["--data", "data", "--init", "v=absent"], "AMP705", "`--init v=absent`: the model has no layer `v`", 1),
+        (["--data", "data", "--config", "absent.toml"], "AMP706", "there is no settings file `absent.toml`", 1),
+        (["--data", "data", "--epochs", "-1"], "AMP702", "`epochs` (`--epochs`) expects an integer at least 0 and at most 1e+09, got `-1`", 1),
+        (["--data", "data", "--workers", "999"], "AMP702", "`workers` (`--workers`) expects an integer at least 0 and at most 256, got `999`", 1),
+        (["--data", "data", "--mode", "asink"], "AMP702", "`mode` (`--mode`) expects one of `async`, `sync`, got `asink`", 1),
+        (["--data", "data", "--driver", "thread"], "AMP702", "`driver` (`--driver`) expects one of `threads`, `step`, got `thread`", 1),
+        (["--data", "data", "--learning-rate", "nan"], "AMP702", "`learning_rate` (`--learning-rate`) expects a number at least 0, got `nan`", 1),
+        (["--data", "data", "--set", "hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", 1),
+        (["--data", "data", "--set", "epoch=64"], "AMP701", "unknown setting `epoch` in `--set`", 1),
+        (["--data", "data", "--group-by-length"], "AMP714", "`group_by_length` needs groups, but `group` is 1", 1),
+        (["--data", "data", "--until", "acuracy > 1"], "AMP704", "`acuracy` is no value of this run", 1),
+        (["--data", "data", "--until", "accuracy >> 1"], "AMP703", "`until` expects a number, got `>`", 1),
+        (["--infer", "--init", "x", "--data", "data", "-o", "p.csv"], "AMP711", "`x` can't be read: no such file or directory", 1),
+    ],
+)
+def test_wrong_command_line(args: list[str], code: str, message: str, exit_code: int) -> None:
+    result = ampc_run(*args)
+    assert isinstance(result.exception, AmpError), result.output
+    d = result.exception.diagnostics[0]
+    assert (d.code, d.message, result.exception.exit_code) == (code, message, exit_code)
+    assert d.help or d.code in ("AMP702", "AMP711")
+    assert not Path("runs").exists()
+
+
+def test_unknown_flag_is_a_usage_error() -> None:
+    assert ampc_run("--epoch", "3").exit_code == 2
+    assert ampc_run("--epochs", "three").exit_code == 2
+
+
+def test_predictions_cant_go_to_a_form_that_isnt_known() -> None:
+    done("--data", "data", "-o", "out")
+    result = ampc_run("--infer", "--init", "out", "--data", "data", "-o", "p.csv")
+    assert isinstance(result.exception, AmpError) and result.exception.diagnostics[0].code == "AMP718"
+
+
+# ------------------------------------------------------------------------------------------ from Python
+
+ROWS = [{"x": [1.0, float(i)], "y": float(i)} for i in range(6)]
+
+
+def test_python_calls_take_rows_tables_files_and_folders() -> None:
+    program = Program(MANIFEST)
+    summary = program.train(ROWS, ROWS, epochs=3, until="loss < 1e9")
+    assert summary.epochs == 1 and summary.run_folder is None and program.parameters is not None
+    w = float(program.parameters["w.w"][0, 0])
+    table = pa.Table.from_pylist(ROWS)
+    for data in (ROWS, table, "data/valid.jsonl", "data", Path("data")):
+        assert program.evaluate(data)["loss"] == pytest.approx(program.evaluate(ROWS)["loss"])
+    assert [float(a[0, 0]) for a in program.predict([{"x": [1.0]}, {"x": [2.0]}])["pred"]] == pytest.approx([w, 2 * w])
+    program.save_weights("w.safetensors")
+    again = Program(MANIFEST)
+    assert again.load_weights("w.safetensors") == [] and again.evaluate(ROWS) == program.evaluate(ROWS)
+    assert "q: 5 nodes, 1 layers, 1 parameters" in repr(program)
+
+
+def test_python_run_folder_and_resume() -> None:
+    Program(MANIFEST).train("data", run_folder="r", epochs=1)
+    program = Program(MANIFEST)
+    assert program.train("data", resume="r", epochs=3).epochs == 3
+    with pytest.raises(AmpError, match="AMP707"):
+        program.train("data", run_folder="r")
+    with pytest.raises(AmpError, match="AMP701.*`epoch`"):
+        program.train("data", epoch=1)
+    with pytest.raises(AmpError, match="AMP717.*no weights yet"):
+        Program(MANIFEST).save_weights("w.safetensors")
+
+
+def test_training_goes_on_from_the_weights_of_the_program() -> None:
+    program = Program(MANIFEST)
+    program.train(ROWS, epochs=1, shuffle=False)
+    program.train(ROWS, epochs=1, shuffle=False)
+    twice = Program(MANIFEST)
+    twice.train(ROWS, epochs=2, shuffle=False)
+    assert program.parameters is not None and twice.parameters is not None
+    assert program.parameters["w.w"] == pytest.approx(twice.parameters["w.w"], rel=1e-6)
+
+
+def test_program_hash_ignores_where_the_source_stands() -> None:
+    moved = msgspec.structs.replace(GRAPH, nodes=tuple(msgspec.structs.replace(n, origin=("other.amp:1:1",)) for n in GRAPH.nodes), train={})
+    assert program_hash(moved) == program_hash(GRAPH)
+    renamed = msgspec.structs.replace(GRAPH, layers=(msgspec.structs.replace(GRAPH.layers[0], name="v"),))
+    assert program_hash(renamed) != program_hash(GRAPH)
+
+
+def test_fields_that_only_losses_read_are_found() -> None:
+    assert targets(Q) == {"y"}
+
+
+def test_placement_follows_the_number_of_workers() -> None:
+    two = cores(TARGET, 2)
+    assert [d.name for d in two.devices] == ["core:0", "core:1"] and two.devices[0].kind == "cpu"
+    program = Program(MANIFEST)
+    assert program.placement(1) is MANIFEST.placement
+    assert program.options({"workers": 3}).workers == 3 and program.options().workers == 1
+    assert program.options({"driver": "step"}).workers == 1
+    assert isinstance(program.options().engine(), EngineOptions)
+
+
+# ------------------------------------------------------------------------------------------ the display
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def show(display: Display) -> None:
+    with display:
+        display(Phase("train", 0, 2, 10))
+        for i in range(1, 11):
+            display(Progress(i, 10, 0.5 * i, 3, 0.1 * i, 1.5))
+        display(Note("row \x1b[31m left out"))
+        display(Epoch(1, 0.5, {"accuracy": None}, {"loss": 0.25}, {}, 0.1, 10, 0, 1.0, 0.5, 1.5, 10.0, {"w": 1}, {"w": 1.5}, True))
+
+
+def test_plain_display_is_one_line_an_epoch() -> None:
+    stream = io.StringIO()
+    show(Display(stream=stream))
+    assert stream.getvalue() == (
+        "note: row \\x1b[31m left out\n"
+        "epoch 1/2  loss 0.5  accuracy undefined  | valid  loss 0.25  | 10 instances/s  1.5 s  staleness 1.5  best\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_terminal_that_cant_move_its_cursor_gets_plain_lines(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+    monkeypatch.setenv("TERM", term)
+    stream = Terminal()
+    show(Display(stream=stream))
+    assert "\r" not in stream.getvalue() and "\x1b" not in stream.getvalue()
+
+
+def test_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = Terminal()
+    show(Display(stream=stream))
+    assert "3 in flight" in stream.getvalue() and "10/10" in stream.getvalue() and "epoch 1/2  loss 0.5" in stream.getvalue()
+
+
+def test_quiet_shows_notes_only() -> None:
+    stream = io.StringIO()
+    show(Display(stream=stream, quiet=True))
+    assert stream.getvalue() == "note: row \\x1b[31m left out\n"
+
+
+def test_a_reader_that_has_gone_doesnt_stop_the_run() -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    show(Display(stream=Closed()))
+
+
+def test_predictions_of_every_shape() -> None:
+    from ampc.ir.nodes import NPT, Output, Region, Type
+    from ampc.runtime import predictions
+
+    shapes = [
+        ("one", Type("", 1), 0),
+        ("vector", Type("", 2), 0),
+        ("word", Type("", 1, True), 0),
+        ("rows", Type("token", 2), 0),
+        ("each", Type("", 1), 1),
+    ]
+    nodes: list[Any] = []
+    for i, (name, kind, region) in enumerate(shapes):
+        nodes += [NPT(id=2 * i, op="relu", outputs=(kind,)), Output(id=2 * i + 1, name=name, region=region, inputs=((2 * i, 0),))]
+    graph = msgspec.structs.replace(Q, nodes=tuple(nodes), regions=(Region(0, "instance"), Region(1, "each", 0, "token")))
+    outputs = {
+        "one": [np.ones((1, 1), np.float32)], "vector": [np.ones((1, 2), np.float32)], "word": [np.full((1, 1), 3, np.float32)],
+        "rows": [np.ones((3, 2), np.float32)], "each": [np.ones((1, 1), np.float32)],
+    }  # fmt: skip
+    expected = {"one": 1.0, "vector": [1.0, 1.0], "word": 3, "rows": [[1.0, 1.0]] * 3, "each": [1.0]}
+    for path in ("p.parquet", "p.jsonl"):
+        predictions.write(path, graph, outputs)
+    assert pq.read_table("p.parquet").to_pylist() == [expected]
+    assert json.loads(Path("p.jsonl").read_text()) == expected
