@@ -115,7 +115,7 @@ def test_damaged_checkpoint_is_named_and_the_older_one_is_used(tmp_path: Path, d
     assert f"000003/{bad}" in said[0] and "going back to an older checkpoint" in said[0]
     for n in (1, 2):
         damage(tmp_path / "checkpoints" / f"00000{n}")
-    with pytest.raises(AmpError, match="AMP708.*none of the 3 checkpoints") as e:
+    with pytest.raises(AmpError, match=r"AMP708.*none of the 3 checkpoints") as e:
         load(tmp_path)
     assert len(e.value.diagnostics[0].notes) == 3 and e.value.exit_code == 1
 
@@ -174,15 +174,15 @@ def test_checkpoint_of_another_program_is_refused_with_shapes(tmp_path: Path) ->
         "`v.b` [3] is missing in the checkpoint",
         "`w.b` [3] is in the checkpoint, but not in the program",
     )
-    with pytest.raises(AmpError, match="AMP709") as e:
+    with pytest.raises(AmpError, match=r"AMP709") as e:
         checkpoint.load(tmp_path, "other", SHAPES)
     assert "--init" in str(e.value.diagnostics[0].help)
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(AmpError, match="AMP708.*is no run folder"):
+    with pytest.raises(AmpError, match=r"AMP708.*is no run folder"):
         load(tmp_path / "absent")
-    with pytest.raises(AmpError, match="AMP708.*holds no finished checkpoint"):
+    with pytest.raises(AmpError, match=r"AMP708.*holds no finished checkpoint"):
         load(tmp_path)
 
 
@@ -232,7 +232,7 @@ def test_names_and_shapes_have_to_agree(tmp_path: Path) -> None:
         "`step.b` [3] is missing in the file",
         "`stpe.b` [3] is in the file, but the program has no such parameter (did you mean `step.b`?)",
     )
-    with pytest.raises(AmpError, match="AMP710"):
+    with pytest.raises(AmpError, match=r"AMP710"):
         weights.load_weights(tmp_path / "w.safetensors", G, partial=True)
 
 
@@ -242,9 +242,9 @@ def test_partial_load_lists_what_was_left(tmp_path: Path) -> None:
     weights.save_weights(tmp_path / "w.safetensors", a)
     loaded, left = weights.load_weights(tmp_path / "w.safetensors", G, partial=True)
     assert left == ["step.b", "stpe.b"] and "step.b" not in loaded
-    with pytest.raises(AmpError, match="AMP710"):
+    with pytest.raises(AmpError, match=r"AMP710"):
         weights.fit({"zzz": np.zeros(1, np.float32)}, weights.shapes(G), "f", partial=True)
-    with pytest.raises(AmpError, match="AMP710"):
+    with pytest.raises(AmpError, match=r"AMP710"):
         weights.fit({**drawn(), "step.b": np.zeros(3, np.int64)}, weights.shapes(G), "f")
 
 
@@ -278,12 +278,12 @@ ONE = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 )
 def test_unsound_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "w.safetensors").write_bytes(content)
-    with pytest.raises(AmpError, match="AMP711.*w.safetensors` is no sound safetensors file"):
+    with pytest.raises(AmpError, match=r"AMP711.*w.safetensors` is no sound safetensors file"):
         weights.load_weights(tmp_path / "w.safetensors", G)
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AmpError, match="AMP711.*absent.safetensors` can't be read: no such file"):
+    with pytest.raises(AmpError, match=r"AMP711.*absent.safetensors` can't be read: no such file"):
         weights.load_weights(tmp_path / "absent.safetensors", G)
 
 
@@ -295,9 +295,9 @@ def test_one_layer_from_a_file_of_its_own(tmp_path: Path) -> None:
     weights.save_weights(tmp_path / "s.safetensors", {"w": drawn()["step.w"], "b": drawn()["step.b"]})
     found, _ = weights.initialise([f"step={tmp_path / 's.safetensors'}"], G)
     assert same(found, {n: drawn()[n] for n in ("step.w", "step.b")})
-    with pytest.raises(AmpError, match="AMP705.*no layer `embd`"):
+    with pytest.raises(AmpError, match=r"AMP705.*no layer `embd`"):
         weights.initialise([f"embd={tmp_path / 'v.safetensors'}"], G)
-    with pytest.raises(AmpError, match="AMP710"):
+    with pytest.raises(AmpError, match=r"AMP710"):
         weights.initialise([f"step={tmp_path / 'v.safetensors'}"], G)
 
 
@@ -331,5 +331,5 @@ def test_pytorch_names_and_orientation(tmp_path: Path) -> None:
 )
 def test_wrong_name_map(tmp_path: Path, text: str, part: str) -> None:
     (tmp_path / "map.toml").write_text(text)
-    with pytest.raises(AmpError, match="AMP712.*" + part):
+    with pytest.raises(AmpError, match=r"AMP712.*" + part):
         weights.name_map(G, tmp_path / "map.toml")

@@ -49,7 +49,8 @@ def test_every_default_is_acceptable_and_every_setting_is_described() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("3", 3), ("-3", -3), ("0.5", 0.5), ("1e-3", 1e-3), ("true", True), ("false", False), ("adam", "adam"), ("'a b'", "a b"), ("nan", pytest.approx(float("nan"), nan_ok=True))],
+    [("3", 3), ("-3", -3), ("0.5", 0.5), ("1e-3", 1e-3), ("true", True), ("false", False), ("adam", "adam"), ("'a b'", "a b"),
+     ("nan", pytest.approx(float("nan"), nan_ok=True))],
 )  # fmt: skip
 def test_text_of_set(text: str, value: Any) -> None:
     assert parse_value(text) == value
@@ -60,7 +61,8 @@ def test_text_of_set(text: str, value: Any) -> None:
     [
         (["learning_rat=1"], "AMP701", "unknown setting `learning_rat` in `--set`", "did you mean `learning_rate`?"),
         (["zzz=1"], "AMP701", "unknown setting `zzz` in `--set`", "`--print-config` lists all settings"),
-        (["hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", "compile again with `ampc compile --set hidden=64`"),
+        (["hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled",
+         "compile again with `ampc compile --set hidden=64`"),
         (["step.epochs=3"], "AMP701", "`epochs` in `--set` is a setting of the whole run, not of layer `step`", None),
         (["step.learning_rte=3"], "AMP701", "unknown setting `learning_rte` in `--set`", "did you mean `learning_rate`?"),
         (["epochs=-1"], "AMP702", "`epochs` in `--set` expects an integer at least 0 and at most 1e+09, got `-1`", None),

@@ -231,11 +231,11 @@ def test_python_run_folder_and_resume() -> None:
     Program(MANIFEST).train("data", run_folder="r", epochs=1)
     program = Program(MANIFEST)
     assert program.train("data", resume="r", epochs=3).epochs == 3
-    with pytest.raises(AmpError, match="AMP707"):
+    with pytest.raises(AmpError, match=r"AMP707"):
         program.train("data", run_folder="r")
-    with pytest.raises(AmpError, match="AMP701.*`epoch`"):
+    with pytest.raises(AmpError, match=r"AMP701.*`epoch`"):
         program.train("data", epoch=1)
-    with pytest.raises(AmpError, match="AMP717.*no weights yet"):
+    with pytest.raises(AmpError, match=r"AMP717.*no weights yet"):
         Program(MANIFEST).save_weights("w.safetensors")
 
 

@@ -114,9 +114,9 @@ def test_until_reads_the_training_pass_where_there_is_no_validation() -> None:
 
 
 def test_unknown_name_in_until_is_found_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(AmpError, match="AMP704.*`acuracy` is no value of this run"):
+    with pytest.raises(AmpError, match=r"AMP704.*`acuracy` is no value of this run"):
         Run(tmp_path / "r", until="acuracy > 1")
-    with pytest.raises(AmpError, match="AMP704"):
+    with pytest.raises(AmpError, match=r"AMP704"):
         Run(tmp_path / "r", watch="acuracy")
     assert not (tmp_path / "r").exists()
 
@@ -236,7 +236,7 @@ def test_resume_from_any_checkpoint_gives_the_same_bits(tmp_path: Path, step: in
 
 def test_loss_that_is_not_finite_stops_the_run_and_names_the_epoch(tmp_path: Path) -> None:
     run = Run(tmp_path / "r", prepare=lambda e: e.nan_epochs.add(1))
-    with pytest.raises(AmpError, match="AMP715.*in epoch 2") as e:
+    with pytest.raises(AmpError, match=r"AMP715.*in epoch 2") as e:
         run.session.train(DATA)
     assert e.value.exit_code == 3
     written = json.loads((tmp_path / "r" / "summary.json").read_text())
@@ -253,7 +253,7 @@ def test_skip_undoes_the_epoch_and_ignore_goes_on(tmp_path: Path) -> None:
     ignore.session.train(DATA)
     assert [line["loss"] is None for line in lines(tmp_path / "i")] == [False, True, False]
     forever = Run(tmp_path / "f", prepare=lambda e: e.nan_epochs.update(range(99)), on_nan="skip", epochs=99)
-    with pytest.raises(AmpError, match="AMP715.*3 epochs in succession"):
+    with pytest.raises(AmpError, match=r"AMP715.*3 epochs in succession"):
         forever.session.train(DATA)
 
 
@@ -266,20 +266,20 @@ def test_nothing_is_left_behind_by_a_mistake_before_the_first_update(tmp_path: P
 
     with pytest.raises(AmpError):
         Run(tmp_path / "r", prepare=refuse).session.train(DATA)
-    with pytest.raises(AmpError, match="AMP717"):
+    with pytest.raises(AmpError, match=r"AMP717"):
         Run(tmp_path / "r").session.train(q_data([], []))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_run_folder_is_never_overwritten_unasked(tmp_path: Path) -> None:
     Run(tmp_path / "r").session.train(DATA)
-    with pytest.raises(AmpError, match="AMP707.*exists already"):
+    with pytest.raises(AmpError, match=r"AMP707.*exists already"):
         Run(tmp_path / "r").session.train(DATA)
     Run(tmp_path / "r", force=True, epochs=1).session.train(DATA)
     assert len(lines(tmp_path / "r")) == 1
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
-    with pytest.raises(AmpError, match="AMP707.*no run folder"):
+    with pytest.raises(AmpError, match=r"AMP707.*no run folder"):
         Run(tmp_path / "mine", force=True).session.train(DATA)
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
@@ -293,9 +293,9 @@ def test_folders_are_numbered(tmp_path: Path) -> None:
 
 def test_resume_with_other_data_or_seed_is_refused(tmp_path: Path) -> None:
     Run(tmp_path / "r", epochs=1).session.train(DATA)
-    with pytest.raises(AmpError, match="AMP716.*8 training instances, this data has 2"):
+    with pytest.raises(AmpError, match=r"AMP716.*8 training instances, this data has 2"):
         Run(tmp_path / "r").session.train(VALID, resume=tmp_path / "r")
-    with pytest.raises(AmpError, match="AMP716.*`seed` was `0`"):
+    with pytest.raises(AmpError, match=r"AMP716.*`seed` was `0`"):
         Run(tmp_path / "r", seed=5).session.train(DATA, resume=tmp_path / "r")
 
 

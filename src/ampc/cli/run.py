@@ -20,63 +20,45 @@ if TYPE_CHECKING:
     from ampc.runtime.program import Program
     from ampc.runtime.summary import Summary
 
-SETTINGS, FILES, OUT = "Settings (all of them: --print-config)", "Input and output", "Display"
-
-
 def run(
-    manifest: Annotated[Path, typer.Argument(help="manifest.json, or the folder that `ampc compile` wrote", show_default=False)],
-    data: Annotated[Path | None, typer.Option(help="folder with train.* and valid.*, or a file", rich_help_panel=FILES, show_default=False)] = None,
-    valid: Annotated[
-        Path | None, typer.Option(help="validation file, where --data is a single file", rich_help_panel=FILES, show_default=False)
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", help="run folder (runs/<model>-<n>), or the predictions' file", rich_help_panel=FILES, show_default=False),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="overwrite an earlier run folder", rich_help_panel=FILES)] = False,
-    resume: Annotated[Path | None, typer.Option(help="continue the run in this folder from its newest checkpoint", rich_help_panel=FILES)] = None,
-    init: Annotated[
-        list[str] | None, typer.Option(help="weights to begin with: FILE or run folder, or LAYER=FILE for one layer", rich_help_panel=FILES)
-    ] = None,
-    init_partial: Annotated[
-        bool, typer.Option("--init-partial", help="take over the weights that agree, list the others", rich_help_panel=FILES)
-    ] = False,
-    names: Annotated[
-        str | None, typer.Option(help="--init and --export-torch use PyTorch's names: a map file, or `torch`", rich_help_panel=FILES)
-    ] = None,
-    export_torch: Annotated[
-        Path | None, typer.Option(help="write the weights as a PyTorch state dict (safetensors) too", rich_help_panel=FILES)
-    ] = None,
-    infer: Annotated[bool, typer.Option("--infer", help="predict with the weights of --init; no training", rich_help_panel=FILES)] = False,
-    evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="loss and metrics with the weights of --init; no training", rich_help_panel=FILES)
-    ] = False,
-    split: Annotated[str | None, typer.Option(help="what --infer and --evaluate read of a folder: train, valid, test", rich_help_panel=FILES)] = None,
-    epochs: Annotated[int | None, typer.Option(help="passes over the training data", rich_help_panel=SETTINGS)] = None,
-    until: Annotated[str | None, typer.Option(help="stop once this holds, e.g. 'accuracy >= 0.97'", rich_help_panel=SETTINGS)] = None,
-    workers: Annotated[int | None, typer.Option(help="worker threads", rich_help_panel=SETTINGS)] = None,
-    max_active_keys: Annotated[int | None, typer.Option(help="instances (or groups) in flight", rich_help_panel=SETTINGS)] = None,
-    min_update_frequency: Annotated[int | None, typer.Option(help="instances per update of a layer", rich_help_panel=SETTINGS)] = None,
-    group: Annotated[int | None, typer.Option(help="instances admitted and fired together", rich_help_panel=SETTINGS)] = None,
-    group_by_length: Annotated[bool | None, typer.Option("--group-by-length", help="groups of equal length", rich_help_panel=SETTINGS)] = None,
-    mode: Annotated[str | None, typer.Option(help="async, or sync (drain before each update)", rich_help_panel=SETTINGS)] = None,
-    driver: Annotated[str | None, typer.Option(help="threads, or step (one thread, repeatable)", rich_help_panel=SETTINGS)] = None,
-    seed: Annotated[int | None, typer.Option(help="of initial weights, order and dropout", rich_help_panel=SETTINGS)] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, momentum, adam, adamw", rich_help_panel=SETTINGS)] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="step size", rich_help_panel=SETTINGS)] = None,
-    on_nan: Annotated[str | None, typer.Option(help="stop, skip or ignore values that aren't finite", rich_help_panel=SETTINGS)] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="epochs between checkpoints", rich_help_panel=SETTINGS)] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="any setting: name=value, or layer.name=value for one layer", rich_help_panel=SETTINGS)
-    ] = None,
-    config: Annotated[Path, typer.Option(help="file with a [run] table of settings", rich_help_panel=SETTINGS)] = Path("ampc.toml"),
-    print_config: Annotated[bool, typer.Option("--print-config", help="show every setting and where it came from", rich_help_panel=OUT)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="no progress", rich_help_panel=OUT)] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the result as one JSON object", rich_help_panel=OUT)] = False,
+    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", help="A `manifest.json`, or the folder that `ampc compile` wrote.")],
+    data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.* and valid.*, or a file.")] = None,
+    valid: Annotated[Path | None, typer.Option(metavar="FILE", help="Validation data, where `--data` is a single file.")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder (default: runs/<model>-<n>), or predictions file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder.")] = False,
+    epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the training data.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="CONDITION", help="Stop once this holds, such as 'accuracy >= 0.97'.")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Worker threads.")] = None,
+    max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances (or groups) in flight.")] = None,
+    min_update_frequency: Annotated[int | None, typer.Option(metavar="N", help="Instances that a layer gathers before it updates itself.")] = None,
+    group: Annotated[int | None, typer.Option(metavar="N", help="Instances admitted and fired together.")] = None,
+    group_by_length: Annotated[bool | None, typer.Option("--group-by-length", help="Put instances of equal length into one group.")] = None,
+    mode: Annotated[str | None, typer.Option(metavar="async|sync", help="`sync` drains before every update.")] = None,
+    driver: Annotated[str | None, typer.Option(metavar="threads|step", help="`step` is one thread, repeatable bit for bit.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of initial weights, order and dropout.")] = None,
+    optimizer: Annotated[str | None, typer.Option(metavar="NAME", help="sgd, momentum, adam or adamw.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(metavar="X", help="Step size.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; `LAYER.NAME=VALUE` for one layer. Repeatable.")] = None,
+    config: Annotated[Path, typer.Option(metavar="FILE", help="Settings in a `[run]` table; weaker than the model's `train:` block.")] = Path("ampc.toml"),
+    print_config: Annotated[bool, typer.Option("--print-config", help="Print every setting, its meaning and where its value came from.")] = False,
+    on_nan: Annotated[str | None, typer.Option("--on-nan", metavar="stop|skip|ignore", help="What a value that is not finite does.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue a run from its newest sound checkpoint.")] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(metavar="N", help="Epochs between checkpoints.")] = None,
+    init: Annotated[list[str] | None, typer.Option(metavar="[LAYER=]FILE", help="Weights to begin with; also a run folder. Repeatable.")] = None,
+    init_partial: Annotated[bool, typer.Option("--init-partial", help="Take over the weights whose names agree, list the others.")] = False,
+    names: Annotated[str | None, typer.Option(metavar="MAP|torch", help="`--init` and `--export-torch` use PyTorch's names, by a map file or as they are.")] = None,
+    export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the weights as a PyTorch state dict (safetensors) too.")] = None,
+    infer: Annotated[bool, typer.Option("--infer", help="Predict with the weights of `--init`; no training.")] = False,
+    evaluate: Annotated[bool, typer.Option("--evaluate", help="Loss and metrics with the weights of `--init`; no training.")] = False,
+    split: Annotated[str | None, typer.Option(metavar="train|valid|test", help="What `--infer` and `--evaluate` read of a folder.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")] = False,
 ) -> None:
     """Train a compiled program asynchronously, evaluate it, or predict with it.
 
-    Example: ampc run build/list_reduction --data data/list_reduction --until 'accuracy >= 0.97'
+    Settings: flags over `--set` over the model's `train:` block over `ampc.toml` over defaults.
+
+    Example: ampc run list_reduction.ampx --data data/list_reduction --until 'accuracy >= 0.97'
     """
     from ampc.manifest import load
     from ampc.runtime.interrupts import StopNow
@@ -111,8 +93,6 @@ def run(
                 raise typer.Exit(summary.exit_code)
     except StopNow as stop:
         raise typer.Exit(stop.exit_code) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def _check_flags(**given: Any) -> None:
