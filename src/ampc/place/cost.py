@@ -10,8 +10,8 @@ import msgspec
 
 from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Bcast, Concat, Cond, Decided, Dependents, First, Flatmap, Group, Loss, Match, Metric, Over, Phi, Ref, Region, Source, Split,
-    Test, Through, Type, Ungroup, Within,
+    NPT, PPT, AnyNode, Bcast, Concat, Cond, Dealt, Decided, Dependents, First, Flatmap, Group, Loss, Match, Metric, Over, Phi, Ref, Region, Source,
+    Split, Test, Through, Type, Ungroup, Within,
 )
 from ampc.ir.scope import chain, members
 from ampc.place.statistics import Statistics, field_of
@@ -249,7 +249,7 @@ class _Rates:
                 else:
                     shares = [sum(self.statistics.share(field, v) for v in c) for c in cases]
                 return max(0.0, [*shares, 1.0 - sum(shares)][port])
-            case Decided():
+            case Decided() | Dealt():
                 return 1.0 / n_ports
             case First():
                 return 0.5

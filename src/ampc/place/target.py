@@ -7,6 +7,7 @@ Nothing here knows graphs; costs are in `cost`, the choice of a device in `assig
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from importlib import resources
 from pathlib import Path
@@ -88,6 +89,11 @@ _RANGES: dict[str, tuple[float, float, str]] = {
 }
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def bundled_targets() -> list[str]:
     """Return the names of the targets that come with ampc, sorted."""
     folder = resources.files("ampc") / "targets"
@@ -162,7 +168,7 @@ class _Reader:
         return Target(name=name, description=description, devices=tuple(devices), links=links)
 
     def devices(self, raw: Any) -> list[Device]:
-        if not isinstance(raw, list) or not all(isinstance(d, dict) for d in raw):
+        if not isinstance(raw, list | tuple) or not all(isinstance(d, dict) for d in raw):
             self.add("AMP503", f"`devices` of `{self.file}` must be a list of tables", "write one `[[devices]]` table for each device")
             return []
         if not raw and not self.found:

@@ -17,8 +17,8 @@ import pydot
 from ampc.diagnostics import did_you_mean, error, printable
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Bcast, Concat, Cond, Decided, Dependents, First, Flatmap, Group, Isu, Loss, Match, Metric, Output, Phi, Source, Split, Type,
-    Ungroup, Within,
+    NPT, PPT, AnyNode, Bcast, Concat, Cond, Dealt, Decided, Dependents, First, Flatmap, Group, Isu, Loss, Match, Metric, Output, Phi, Source, Split,
+    Type, Ungroup, Within,
 )
 from ampc.place import Placement, Target
 from ampc.view.words import describe, field_words, shape
@@ -244,6 +244,8 @@ class _Drawing:
                 return "first" if port == 0 else "again"
             case Match(cases=cases) | Decided(cases=cases):
                 return ", ".join("none" if v == -1 else str(v) for v in cases[port]) if port < len(cases) else "else"
+            case Dealt():
+                return f"copy {port}"
         raise AssertionError(node.test)
 
     def _edge(self, edge: _Edge) -> pydot.Edge:

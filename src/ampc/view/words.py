@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Bcast, Concat, Cond, Coord, Decided, Dependents, Enter, FieldRef, First, Flatmap, Group, Index, Isu, Leave, Loss, Match,
+    NPT, PPT, AnyNode, Bcast, Concat, Cond, Coord, Dealt, Decided, Dependents, Enter, FieldRef, First, Flatmap, Group, Index, Isu, Leave, Loss, Match,
     Metric, Next, Output, Over, Phi, Source, Split, StateMap, Test, Type, Ungroup, Within,
 )
 from ampc.ir.scope import members
@@ -84,6 +84,8 @@ def _test_words(graph: Graph, test: Test) -> str:
         case Decided(by=by):
             computed = graph.by_id.get(by)
             return f"{computed.op}?" if isinstance(computed, NPT) else "computed?"
+        case Dealt(count=count):
+            return f"dealt to {count}"
     raise AssertionError(test)
 
 

@@ -1,0 +1,246 @@
+"""`ampc compile`: a model becomes a folder with manifest, kernels, picture and reports; `--emit` prints a stage instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampc.cli.errors import OUTPUT, note
+from ampc.diagnostics import error, printable
+
+if TYPE_CHECKING:
+    from ampc.compiler import Compilation
+    from ampc.ir.graph import Graph
+    from ampc.place import Statistics
+
+
+class Emit(StrEnum):
+    ast = "ast"
+    ir = "ir"
+    placement = "placement"
+    kernels = "kernels"
+    manifest = "manifest"
+
+
+Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])  # type: ignore[misc]  # mypy reads the call as a class body
+
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A `.amp` file, `-` for standard input, or the name of a bundled model.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a parameter of the model, such as `hidden=64`. Repeatable.")]
+TargetOption = Annotated[str | None, typer.Option("--target", metavar="NAME|FILE", help="Hardware: a bundled target or a `.toml` file. Default: this machine's cores.")]
+StrategyOption = Annotated[str, typer.Option("--strategy", metavar="NAME", help="Placement: balanced, round_robin or manual.")]
+DisableOption = Annotated[list[str] | None, typer.Option("--disable-pass", metavar="NAME", help="Leave a pass out (`ampc passes` lists them). Repeatable.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command("compile", epilog="Example: ampc compile models/list_reduction.amp --set hidden=64 --target cpu-2")(compile_command)
+
+
+def compile_command(
+    model: Model,
+    out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write. Default: the model's name with `.ampx`.")] = None,
+    target: TargetOption = None,
+    sets: SetOption = None,
+    strategy: StrategyOption = "balanced",
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from.")] = None,
+    disable: DisableOption = None,
+    emit: Annotated[Emit | None, typer.Option("--emit", help="Print a stage and write nothing.")] = None,
+    stop_after: Annotated[Stage | None, typer.Option("--stop-after", help="Compile no further than this stage; writes nothing.")] = None,
+    dump_passes: Annotated[str | None, typer.Option("--dump-passes", metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Compile a model: check it, build its dataflow graph, place it on devices, write a manifest."""
+    from ampc import artefact
+
+    wanted = stop_after.value if stop_after is not None else {"ast": "parse", "ir": "passes"}.get(emit.value, "place") if emit is not None else "place"
+    _check_reach(emit, wanted)
+    done = compile_model(model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted)
+    if dump_passes is not None:
+        _dump(done, Path(dump_passes))
+    if emit is not None:
+        print(emitted(done, emit.value, as_json), end="")
+        return
+    if wanted != "place" or done.manifest is None:
+        note(f"{done.source.name}: stopped after `{wanted}`, no mistakes")
+        return
+    folder = artefact.write(done, out)
+    print(_summary_json(done, folder) if as_json else _summary(done, folder))
+
+
+def compile_model(
+    model: str, *, target: str | None = None, sets: list[str] | None = None, strategy: str = "balanced", data: str | None = None,
+    disable: list[str] | None = None, stop_after: str = "place",
+) -> Compilation:
+    """Compile as the command line asks; other verbs share it."""
+    from ampc import place
+    from ampc.compiler import compile_source, default_target
+    from ampc.source import read_source
+
+    overrides = parse_sets(sets or [])
+    hardware = place.load_target(target or default_target()) if stop_after == "place" else None
+    return compile_source(
+        read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
+        stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+    )
+
+
+def statistics_from(data: str | None) -> Callable[[Graph], Statistics]:
+    """Return how the cost model learns of the data: from the training split of `data`, or by guessing."""
+    from ampc import place
+
+    if data is None:
+        return place.guess
+
+    def measured(graph: Graph) -> Statistics:
+        from ampc.data import find, read
+
+        return place.measure(graph, read(find(data)["train"], graph))
+
+    return measured
+
+
+def parse_sets(sets: list[str]) -> dict[str, int | float | bool]:
+    """Return `NAME=VALUE` texts as values; raises AmpError AMP902."""
+    out: dict[str, int | float | bool] = {}
+    for text in sets:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name.isidentifier():
+            raise error("AMP902", f"`--set {printable(text)}` expects `NAME=VALUE`", help="for instance `--set hidden=64`", exit_code=2)
+        if name in out:
+            raise error("AMP902", f"`--set` gives `{name}` twice", exit_code=2)
+        out[name] = _value(name, value)
+    return out
+
+
+def _value(name: str, text: str) -> int | float | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if value == value and abs(value) <= 2**53:
+            return value
+    raise error("AMP902", f"`--set {name}=` expects a number, `true` or `false`, got `{printable(text)}`", exit_code=2)
+
+
+def _check_reach(emit: Emit | None, stop_after: str) -> None:
+    needs = {None: "parse", Emit.ast: "parse", Emit.ir: "lower"}.get(emit, "place")
+    order = [s.value for s in Stage]
+    if order.index(stop_after) < order.index(needs):
+        assert emit is not None
+        remedy = f"leave `--stop-after` out, or stop after `{needs}`"
+        raise error("AMP903", f"`--emit {emit.value}` needs stage `{needs}`, but `--stop-after {stop_after}` ends before it", help=remedy, exit_code=2)
+
+
+def emitted(done: Compilation, what: str, as_json: bool = False) -> str:
+    """Return a stage as text."""
+    match what:
+        case "ast":
+            from ampc.cli.tree import tree
+
+            return tree(done.model)
+        case "ir":
+            from ampc.ir import to_text
+
+            assert done.graph is not None
+            return to_text(done.graph)
+    assert done.manifest is not None
+    match what:
+        case "placement":
+            from ampc.artefact import placement_report
+
+            report = placement_report(done.manifest.placement, done.manifest)
+            return json.dumps(report, indent=1) + "\n" if as_json else placement_table(done)
+        case "manifest":
+            from ampc.manifest import to_bytes
+
+            return to_bytes(done.manifest).decode()
+        case _:
+            from ampc.codegen import kernel_text
+
+            return kernel_text(done.manifest.graph, done.manifest.placement)
+
+
+def placement_table(done: Compilation) -> str:
+    """Return the placement for people: a line for each device, one for the prediction."""
+    from ampc.artefact import placement_report
+
+    assert done.manifest is not None
+    report = placement_report(done.manifest.placement, done.manifest)
+    most = max((d["busy_s"] for d in report["devices"]), default=0.0) or 1.0
+    width = max(len(d["name"]) for d in report["devices"])
+    lines = [
+        f"{printable(d['name']):{width}}  {100 * d['busy_s'] / most:4.0f} % busy  {1e6 * d['busy_s']:10.1f} µs an instance  "
+        f"{d['memory_bytes']:>12,} bytes  {len(d['nodes']):4} nodes  {', '.join(d['layers']) or '-'}"
+        for d in report["devices"]
+    ]
+    tail = (
+        f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {report['target']} ({report['strategy']}), bottleneck {report['bottleneck']}, "
+        f"{report['crossing_messages']:.1f} messages between devices an instance"
+    )
+    return "\n".join([*lines, tail]) + "\n"
+
+
+def _dump(done: Compilation, folder: Path) -> None:
+    """Write `00-lower.ir`, `01-fuse.ir`, ...: the graph after each step."""
+    from ampc.ir import to_text
+    from ampc.manifest import write_atomic
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise error("AMP921", f"`{printable(str(folder))}` cannot be written: {(e.strerror or str(e)).lower()}", exit_code=4) from None
+    for i, (name, graph) in enumerate(done.graphs.items()):
+        write_atomic(folder / f"{i:02}-{name.replace('#', '-')}.ir", to_text(graph).encode())
+    note(f"{len(done.graphs)} graphs in {folder}")
+
+
+def _say_stage(stage: str, seconds: float) -> None:
+    from ampc.compiler import STAGES
+
+    note(f"[{STAGES.index(stage) + 1}/{len(STAGES)}] {stage:7} {seconds:6.2f} s")
+
+
+def _summary(done: Compilation, folder: Path) -> str:
+    assert done.manifest is not None
+    m = done.manifest
+    parameters = sum(x.parameters for x in _layer_costs(done).values())
+    lines = [f"compiled {m.name}: {len(m.graph.nodes)} nodes, {len(m.graph.layers)} layers, {parameters:,} parameters"]
+    lines += ["  " + line for line in placement_table(done).splitlines()]
+    for what, name in (("manifest", "manifest.json"), ("kernels", "kernels.py"), ("picture", "graph.svg"), ("reports", "report")):
+        if (folder / name).exists():
+            lines.append(f"  {what:9} {printable(str(folder / name))}")
+    return "\n".join(lines)
+
+
+def _summary_json(done: Compilation, folder: Path) -> str:
+    from ampc.artefact import placement_report
+
+    assert done.manifest is not None
+    m = done.manifest
+    return json.dumps({
+        "model": m.name, "folder": str(folder), "manifest": str(folder / "manifest.json"), "digest": m.digest(), "nodes": len(m.graph.nodes),
+        "layers": len(m.graph.layers), "parameters": sum(x.parameters for x in _layer_costs(done).values()),
+        "placement": placement_report(m.placement, m),
+    }, indent=1)
+
+
+def _layer_costs(done: Compilation) -> dict[str, LayerCost]:
+    from ampc.place import estimate
+
+    assert done.manifest is not None
+    return estimate(done.manifest.graph, done.manifest.statistics).layers
+
+
+if TYPE_CHECKING:
+    from ampc.place import LayerCost
+
+__all__ = ["compile_model", "emitted", "parse_sets", "placement_table", "register", "statistics_from"]

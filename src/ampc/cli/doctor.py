@@ -1,0 +1,80 @@
+"""`ampc doctor`: what is installed here and what ampc would use: versions, cores, BLAS, caches, renderer, targets."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from ampc.cli.errors import version
+
+PACKAGES = ("numba", "numpy", "scipy", "pyarrow", "msgspec", "lark", "pydot", "typer", "safetensors")
+EXTRAS = {"mkl": "mkl", "digits": "scikit-learn", "plots": "matplotlib", "torch": "torch"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command("doctor", epilog="Example: ampc doctor --json")(doctor_command)
+
+
+def doctor_command(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
+    """Show what is installed and what a run would use."""
+    facts = examine()
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {v}" for k, v in value.items())
+        elif isinstance(value, list):
+            value = ", ".join(map(str, value))
+        print(f"{name:14} {value}")
+
+
+def examine() -> dict[str, Any]:
+    """Return the facts, by name."""
+    from ampc import place
+    from ampc.compiler import default_target
+    from ampc.source import bundled_models
+    from ampc.view import renderer
+
+    return {
+        "ampc": version(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "usable cores": place.usable_cores(),
+        "memory bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "packages": {p: _version(p) for p in PACKAGES},
+        "extras": {extra: _version(p) for extra, p in EXTRAS.items()},
+        "BLAS": blas(),
+        "renderer": renderer("svg") or "none: `pip install graphviz-pure`",
+        "default target": default_target(),
+        "targets": place.bundled_targets(),
+        "models": bundled_models(),
+    }
+
+
+def blas() -> str:
+    """Return the BLAS library that scipy carries, as it names itself."""
+    import scipy.linalg.cython_blas  # loads the library, so that it can be asked
+    from threadpoolctl import threadpool_info
+
+    assert scipy.linalg.cython_blas is sys.modules["scipy.linalg.cython_blas"]
+    found = [i for i in threadpool_info() if i.get("user_api") == "blas"]
+    return ", ".join(sorted({f"{i['internal_api']} {i.get('version') or '?'}" for i in found})) or "unknown"
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+__all__ = ["blas", "examine", "register"]

@@ -1,0 +1,100 @@
+"""The pipeline on one page: text, syntax tree, graph, optimised graph, placement, manifest.
+
+`compile_text` and `compile_file` return what they made and write nothing; `artefact.write` puts it into a folder. Mistakes are `AmpError`s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ampc import frontend, place
+from ampc.diagnostics import did_you_mean, error, printable
+from ampc.frontend import ast
+from ampc.ir.graph import Graph
+from ampc.manifest import Manifest
+from ampc.source import Source, read_source
+
+Value = int | float | bool
+STAGES = ("parse", "check", "lower", "passes", "place")
+OnStage = Callable[[str, float], None]
+"""Called with the name of a stage and the seconds it took."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compilation:
+    """What was made, up to the stage that was asked for; `graphs` holds the lowered graph and what each pass made of it, by name."""
+
+    source: Source
+    model: ast.Model | None = None
+    graphs: Mapping[str, Graph] = dataclasses.field(default_factory=dict)
+    graph: Graph | None = None
+    placement: place.Placement | None = None
+    manifest: Manifest | None = None
+
+
+def compile_source(
+    source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
+    statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
+    on_stage: OnStage = lambda stage, seconds: None,
+) -> Compilation:
+    """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError."""
+    from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
+
+    if stop_after not in STAGES:
+        raise error("AMP913", f"there is no stage `{printable(stop_after)}`", help=did_you_mean(stop_after, STAGES) or "stages are " + ", ".join(STAGES))
+    done = Compilation(source)
+    begun = time.perf_counter()
+
+    def finished(stage: str, **made: object) -> bool:
+        nonlocal done, begun
+        done, now = dataclasses.replace(done, **made), time.perf_counter()  # type: ignore[arg-type]  # fields of Compilation, by name
+        on_stage(stage, now - begun)
+        begun = now
+        return stage == stop_after
+
+    model = frontend.parse(source.text, source.name)
+    if finished("parse", model=model):
+        return done
+    frontend.check(model)
+    if finished("check"):
+        return done
+    lowered = lower.lower(model, dict(overrides or {}))
+    graphs = {"lower": lowered}
+    if finished("lower", graphs=graphs, graph=lowered):
+        return done
+    graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=lambda name, made: graphs.__setitem__(name, made))
+    if finished("passes", graph=graph):
+        return done
+    target = target or place.load_target(default_target())
+    seen = statistics(graph)
+    placement = place.place(graph, target, strategy, seen)
+    manifest = Manifest(graph, placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
+    finished("place", placement=placement, manifest=manifest)
+    return done
+
+
+def compile_file(
+    path: str | Path, *, target: str | Path | place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
+    statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (),
+) -> Manifest:
+    """Return the manifest of the program in file `path` (or of the bundled model of that name). Raises AmpError.
+
+    target: the name of a bundled target, a `.toml` file, or a Target; the default is one device for each usable core, up to 8.
+    """
+    hardware = target if isinstance(target, place.Target) or target is None else place.load_target(target)
+    done = compile_source(read_source(path), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics, disable=disable)
+    assert done.manifest is not None
+    return done.manifest
+
+
+def default_target() -> str:
+    """Return the largest bundled CPU target with no more devices than there are usable cores."""
+    cores = place.usable_cores()
+    return f"cpu-{max(n for n in (1, 2, 4, 8) if n <= max(1, cores))}"
+
+
+__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "default_target"]
