@@ -6,6 +6,8 @@ from ampc.ir.init import initial_parameters
 from ampc.ir.interpret import Interpreter, Result
 from ampc.ir.ops import OPS, Op, RowIndex, Scope, Segments, ShapeError, metric_value
 from ampc.ir.state import Instance, instance_of
+from ampc.ir.text import from_text, to_text
+from ampc.ir.verify import verify
 
 __all__ = [
     "OPS",
@@ -23,7 +25,10 @@ __all__ = [
     "Scope",
     "Segments",
     "ShapeError",
+    "from_text",
     "initial_parameters",
     "instance_of",
     "metric_value",
+    "to_text",
+    "verify",
 ]
