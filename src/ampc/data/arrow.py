@@ -98,15 +98,11 @@ def _chunk(array: Any) -> Column:
 
 
 def _plain(array: Any) -> Any:
-    """Return `array` without extension, dictionary or list-view wrapping."""
+    """Return `array` without extension or dictionary wrapping."""
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pa.types.is_list_view(array.type):
-        array = array.cast(pa.list_(array.type.value_type))
-    elif pa.types.is_large_list_view(array.type):
-        array = array.cast(pa.large_list(array.type.value_type))
     return array
 
 
@@ -124,6 +120,9 @@ def _open(array: Any, mask: Mask | None) -> tuple[Ints, Any]:
         if mask is None:
             return np.arange(len(array) + 1, dtype=np.int64) * width, array.values.slice(array.offset * width, len(array) * width)
         lengths = np.where(mask, 0, width)
+    elif pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        sizes = array.sizes.to_numpy()  # casting a view to a list loses its last entries in pyarrow 26
+        lengths = sizes if mask is None else np.where(mask, 0, sizes)
     else:
         offsets = array.offsets.to_numpy().astype(np.int64)
         if mask is None:

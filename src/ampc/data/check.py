@@ -311,6 +311,7 @@ def _whole_numbers(spec: Spec, c: Column, mask: npt.NDArray[np.bool_] | None, pr
             return None
         return v.astype(np.int64)
     if v.dtype.kind == "f":
+        v = v.astype(np.float64)
         wrong = ~(np.isfinite(v) & (np.trunc(v) == v) & (np.abs(v) < 2.0**63))
         code, hint = "AMP809", "write null for none" if spec.decl.optional else None
     elif v.dtype == np.uint64:

@@ -143,13 +143,12 @@ def _read_file(path: Path, schema: Schema, on_nan: OnNan, limit_bytes: int | Non
                 raw, n = _from_table(_ipc(path, schema), schema, problems)
             case _:
                 memory.require(4 * size, name, limit_bytes)  # a digit and a comma become eight bytes
-                raw = jsonl.read_lines(path, name, schema, problems)
-                n = _rows(raw, problems)
+                raw, n = jsonl.read_lines(path, name, schema, problems)
     except FileNotFoundError:
         raise error("AMP801", f"there is no data file `{name}`") from None
     except PermissionError:
         raise error("AMP801", f"`{name}` can't be read: permission denied", exit_code=4) from None
-    except pa.ArrowException as failure:
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
         raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}", help="write the file again; it may have been cut short") from None
     except MemoryError:
         raise error("AMP818", f"`{name}` doesn't fit into memory", exit_code=4) from None
@@ -171,17 +170,10 @@ def _read_python(source: Any, schema: Schema, on_nan: OnNan, name: str) -> Datas
         except pa.ArrowException as failure:
             raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}") from None
     elif isinstance(source, Iterable) and not isinstance(source, (str, bytes, dict)):
-        raw = jsonl.read_objects(source, name, schema, problems)
-        n = _rows(raw, problems)
+        raw, n = jsonl.read_objects(source, name, schema, problems)
     else:
         raise error("AMP809", f"`{name}` is a {type(source).__name__}, expected a path, paths, a pyarrow table or a list of dicts")
     return _built(schema, raw, n, problems, on_nan)
-
-
-def _rows(raw: dict[str, Column], problems: Problems) -> int:
-    if problems.rows is not None:
-        return len(problems.rows)
-    return next(iter(raw.values())).n if raw else (0 if problems.part.lines is None else len(problems.part.lines))
 
 
 def _built(schema: Schema, raw: dict[str, Column], n: int, problems: Problems, on_nan: OnNan) -> Dataset:

@@ -46,8 +46,8 @@ def row_type(schema: Schema) -> Any:
     return msgspec.defstruct("Row", fields, rename={f"f{i}": s.name for i, s in enumerate(schema.specs)}, gc=False)
 
 
-def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> dict[str, Column]:
-    """Return the good rows of a JSON-lines file as columns, `problems.rows` set to their numbers and `problems.part` to all lines.
+def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
+    """Return the good rows of a JSON-lines file as columns, and how many; sets `problems.rows` to their numbers, `problems.part` to all lines.
 
     Raises AmpError if the file holds no row at all; everything else goes to `problems`.
     """
@@ -84,10 +84,10 @@ def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> dic
     if rows or not chunks:
         chunks.append(_columns(rows, schema))
     problems.rows = np.array(good, np.int64) if wrong else None
-    return {s.name: joined([c[i] for c in chunks]) for i, s in enumerate(schema.specs)}
+    return {s.name: joined([c[i] for c in chunks]) for i, s in enumerate(schema.specs)}, len(good)
 
 
-def read_objects(objects: Iterable[Any], name: str, schema: Schema, problems: Problems) -> dict[str, Column]:
+def read_objects(objects: Iterable[Any], name: str, schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
     """Return rows given as dicts (numbers, lists, tuples, numpy arrays) as columns; as `read_lines`."""
     kind = row_type(schema)
     rows, good, number = [], [], -1
@@ -106,7 +106,7 @@ def read_objects(objects: Iterable[Any], name: str, schema: Schema, problems: Pr
     if number < 0:
         raise error("AMP805", f"`{name}` holds no instances", help="give at least one row")
     problems.rows = np.array(good, np.int64) if problems else None
-    return {s.name: c for s, c in zip(schema.specs, _columns(rows, schema), strict=True)}
+    return {s.name: c for s, c in zip(schema.specs, _columns(rows, schema), strict=True)}, len(good)
 
 
 def _plain(item: Any) -> Any:
