@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import error
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from ampc.runtime.program import Program
     from ampc.runtime.summary import Summary
 
+
 def run(
     manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", help="A `manifest.json`, or the folder that `ampc compile` wrote.")],
     data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.* and valid.*, or a file.")] = None,
     valid: Annotated[Path | None, typer.Option(metavar="FILE", help="Validation data, where `--data` is a single file.")] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder (default: runs/<model>-<n>), or predictions file.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder (default: runs/<model>-<n>), or predictions file.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder.")] = False,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the training data.")] = None,
     until: Annotated[str | None, typer.Option(metavar="CONDITION", help="Stop once this holds, such as 'accuracy >= 0.97'.")] = None,
@@ -38,15 +41,21 @@ def run(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of initial weights, order and dropout.")] = None,
     optimizer: Annotated[str | None, typer.Option(metavar="NAME", help="sgd, momentum, adam or adamw.")] = None,
     learning_rate: Annotated[float | None, typer.Option(metavar="X", help="Step size.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; `LAYER.NAME=VALUE` for one layer. Repeatable.")] = None,
-    config: Annotated[Path, typer.Option(metavar="FILE", help="Settings in a `[run]` table; weaker than the model's `train:` block.")] = Path("ampc.toml"),
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; `LAYER.NAME=VALUE` for one layer. Repeatable.")
+    ] = None,
+    config: Annotated[Path, typer.Option(metavar="FILE", help="Settings in a `[run]` table; weaker than the model's `train:` block.")] = Path(
+        "ampc.toml"
+    ),
     print_config: Annotated[bool, typer.Option("--print-config", help="Print every setting, its meaning and where its value came from.")] = False,
     on_nan: Annotated[str | None, typer.Option("--on-nan", metavar="stop|skip|ignore", help="What a value that is not finite does.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Continue a run from its newest sound checkpoint.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(metavar="N", help="Epochs between checkpoints.")] = None,
     init: Annotated[list[str] | None, typer.Option(metavar="[LAYER=]FILE", help="Weights to begin with; also a run folder. Repeatable.")] = None,
     init_partial: Annotated[bool, typer.Option("--init-partial", help="Take over the weights whose names agree, list the others.")] = False,
-    names: Annotated[str | None, typer.Option(metavar="MAP|torch", help="`--init` and `--export-torch` use PyTorch's names, by a map file or as they are.")] = None,
+    names: Annotated[
+        str | None, typer.Option(metavar="MAP|torch", help="`--init` and `--export-torch` use PyTorch's names, by a map file or as they are.")
+    ] = None,
     export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the weights as a PyTorch state dict (safetensors) too.")] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Predict with the weights of `--init`; no training.")] = False,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Loss and metrics with the weights of `--init`; no training.")] = False,
@@ -69,6 +78,7 @@ def run(
         "group": group, "group_by_length": group_by_length, "mode": mode, "driver": driver, "seed": seed, "optimizer": optimizer,
         "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every,
     }  # fmt: skip
+    quiet = quiet or OUTPUT.quiet
     _check_flags(infer=infer, evaluate=evaluate, resume=resume, init=init, names=names, split=split, export_torch=export_torch, force=force)
     program = Program(load(manifest))
     options = program.options(flags, sets=settings or (), config=_config(config), resume=resume)
@@ -78,7 +88,7 @@ def run(
     try:
         if init:
             for name in program.load_weights(*init, names=names, partial=init_partial):
-                print(f"note: `{name}` is left out", file=sys.stderr)
+                note(f"note: `{name}` is left out")
         if infer:
             _infer(program, options, _needed(data), output, split, quiet, as_json)
         elif evaluate:
@@ -158,7 +168,7 @@ def _train(
     if resume is None:
         folder.check()
     training, validation = program.split_data(data, inputs["valid"], options)
-    with Display(quiet=quiet) as display:
+    with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         session = program.session(options, folder=folder, inputs=inputs, on_event=display)
         summary = session.train(training, validation, resume=resume)
     program.parameters = session.engine.parameters
@@ -182,7 +192,7 @@ def _infer(program: Program, options: RunOptions, data: Path, output: str | None
     predictions.check_path(path)
     program.check_outputs()
     dataset = program.read_unlabelled(data, _split(data, split))
-    with Display(quiet=quiet) as display:
+    with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         outputs = program.session(options, on_event=display).predict(dataset)
     predictions.write(path, program.graph, outputs)
     result = {"instances": dataset.n, "outputs": list(outputs), "file": path}
@@ -196,7 +206,7 @@ def _evaluate(program: Program, options: RunOptions, data: Path, split: str | No
 
     chosen = split or "valid"
     dataset = program.read(data, chosen, on_nan=options.on_nan)
-    with Display(quiet=quiet) as display:
+    with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         values = program.session(options, on_event=display).evaluate(dataset)
     if as_json:
         print(json.dumps({"instances": dataset.n, "split": chosen, **values}))

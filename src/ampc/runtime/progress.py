@@ -26,7 +26,8 @@ def is_terminal(stream: TextIO) -> bool:
 class Display:
     """A listener for a session, and a context that puts the terminal back. `quiet` shows notes only."""
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, quiet: bool = False, color: bool = True, stream: TextIO | None = None) -> None:
+        self.color = color and not os.environ.get("NO_COLOR")
         self.stream = stream if stream is not None else sys.stderr
         self.quiet = quiet
         self.phase = Phase("train", 0, 0, 0)
@@ -79,7 +80,7 @@ class Display:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        console = Console(file=self.stream, stderr=True, no_color="NO_COLOR" in os.environ)
+        console = Console(file=self.stream, stderr=True, no_color=not self.color)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[rest]}"))
         self._bar = Bar(*columns, console=console, transient=True, refresh_per_second=4)
         self._task = self._bar.add_task("preparing", total=None, rest="")
