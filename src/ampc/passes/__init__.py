@@ -1,0 +1,55 @@
+"""Passes: graph to graph, the same numbers before and after. Each graph is verified; a pass can be left out by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from ampc.diagnostics import did_you_mean, error, printable
+from ampc.ir.graph import Graph
+from ampc.ir.verify import verify
+from ampc.passes.drop_dead import drop_dead
+from ampc.passes.part import part
+from ampc.passes.share import share
+from ampc.passes.simplify import simplify
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pass:
+    """`run` returns a graph that computes the same; `help` says in a sentence what becomes better."""
+
+    name: str
+    help: str
+    run: Callable[[Graph], Graph]
+
+
+PIPELINE: tuple[Pass, ...] = (
+    Pass("drop-dead", "drop what no loss, metric or output needs", drop_dead),  # first: the others needn't look at it
+    Pass("share", "compute equal things once", share),  # before simplify, whose rules ask for values with one reader
+    Pass("simplify", "take out operations that do nothing, fold constants", simplify),
+    Pass("part", "one Split instead of several slices", part),  # last: slices of slices and of joins are gone by now
+)
+
+
+def run_passes(graph: Graph, disable: Sequence[str] = (), on_pass: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:
+    """Return the graph after all passes but those in `disable` (`drop-dead` or `drop_dead`); each result is verified.
+
+    on_pass: called with the name of each pass that ran and the graph it made. Raises AMP401 for an unknown name.
+    """
+    known = [p.name for p in PIPELINE]
+    left_out = {name.replace("_", "-") for name in disable}
+    for name in sorted(left_out - set(known)):
+        raise error("AMP401", f"there is no pass `{printable(name)}`", help=did_you_mean(name, known) or "passes are " + ", ".join(f"`{k}`" for k in known))
+    verify(graph)
+    for p in PIPELINE:
+        if p.name in left_out:
+            continue
+        made = p.run(graph)
+        if made is not graph:
+            verify(made)
+        graph = made
+        on_pass(p.name, graph)
+    return graph
+
+
+__all__ = ["PIPELINE", "Pass", "run_passes"]
