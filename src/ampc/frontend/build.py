@@ -33,6 +33,7 @@ class Builder:
         self.lenient = lenient
         self.errors: list[Diagnostic] = []
         self.depth = 0
+        self.long: set[str] = set()
 
     # -------------------------------------------------------------------------------------------- helpers
 
@@ -60,7 +61,8 @@ class Builder:
 
     def name(self, token: Node | Token | None) -> ast.Name:
         assert isinstance(token, Token)
-        if len(token) > 64:
+        if len(token) > 64 and token not in self.long:
+            self.long.add(str(token))
             self.report("AMP186", f"the name has {len(token)} characters; at most 64 are accepted", span_of(token, self.file))
         return ast.Name(str(token), span_of(token, self.file))
 

@@ -14,11 +14,11 @@ class Calls:
     """Checks the expressions of one model against a scope."""
 
     def __init__(self, model: ast.Model, out: Reporter) -> None:
-        self.out = out
-        self.axes = {a.name: a for a in model.axes}
-        self.fields = {f.name: f for f in model.fields}
-        self.layers = {x.name: x for x in model.layers}
-        self.functions = {f.name: f for f in model.functions}
+        self.out = out  # of a name that is declared twice, the first counts
+        self.axes = {a.name: a for a in reversed(model.axes)}
+        self.fields = {f.name: f for f in reversed(model.fields)}
+        self.layers = {x.name: x for x in reversed(model.layers)}
+        self.functions = {f.name: f for f in reversed(model.functions)}
         self.parameters = {p.name for p in model.parameters}
 
     # -------------------------------------------------------------------------------------------- expressions
@@ -116,8 +116,9 @@ class Calls:
             case "layer" | "function":
                 self.out.report("AMP215", f"`{e.id}` is {NOUN[found.kind]}, not a value", e.span, also=declared, help=f"apply it: `{e.id}(x)`")
             case "element":
-                help_ = f"use it as an index: `h[{e.id}]` for a value or field over `{found.axis}`"
-                self.out.report("AMP215", f"`{e.id}` is an element of `{found.axis}`, not a value", e.span, also=declared, help=help_)
+                axis = f"`{found.axis}`" if found.axis != "?" else "an axis"
+                help_ = f"use it as an index: `h[{e.id}]` for a value or field over {axis}"
+                self.out.report("AMP215", f"`{e.id}` is an element of {axis}, not a value", e.span, also=declared, help=help_)
             case "turn":
                 help_ = "carry a value that counts: `carry n` with `n = n + 1`"
                 self.out.report("AMP215", f"`{e.id}` counts turns and can't be computed with", e.span, also=declared, help=help_)
@@ -187,7 +188,7 @@ class Calls:
                 if found is None:
                     return None
                 if found.kind == "element":
-                    return found.axis
+                    return found.axis if found.axis != "?" else None
                 declared = (Label(found.span, "declared here"),)
                 if found.kind == "field" and self.fields[e.id].kind.id in self.axes:
                     return self.fields[e.id].kind.id

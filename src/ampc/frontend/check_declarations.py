@@ -98,7 +98,7 @@ class Declarations:
             while at not in seen and at in parents:
                 seen.append(at)
                 at = parents[at].id
-            if at == a.name:
+            if at == a.name and min(seen) == a.name:  # once for each ring
                 text = f"axis `{a.name}` lies inside itself" if len(seen) == 1 else f"axes lie inside each other: {' in '.join([*seen, at])}"
                 self.out.report("AMP207", text, a.parent.span, help="an outermost axis is declared without brackets: `axis node`")
 

@@ -95,6 +95,7 @@ class Statements:
             if read is None:
                 continue
             also = (Label(read, "read here"), Label(found.span, "its value before the block"))
+            block.excused.add(name)
             if block.form == "loop":
                 help_ = f"write `carry {name}` at the head of the loop, or use another name inside"
                 self.out.report("AMP220", f"every turn would read the `{name}` from before the loop", span, also=also, help=help_)
@@ -111,6 +112,7 @@ class Statements:
             sign = "+=" if s.reduce == "sum" else f"{s.reduce}="
             help_ = "put it into `each e in axis:`" if block is None or block.form != "loop" else "`carry` the value through the loop, or put it into an `each`"
             self.out.report("AMP227", f"`{sign}` gathers from the elements of an `each`", s.span, help=help_)
+            scope.names.setdefault(s.target.id, Binding(s.target.id, "broken", s.target.span))
             return
         before = block.gathered.get(s.target.id)
         found = scope.find(s.target.id)
@@ -220,7 +222,7 @@ class Statements:
     def _end(self, inner: Scope, scope: Scope, form: Form) -> None:
         """Forget what was assigned in a block and doesn't live on."""
         for name, span in inner.assigned.items():
-            if name in inner.carry:
+            if name in inner.carry or name in inner.excused:
                 continue
             if scope.find(name) is not None:
                 scope.stale[name] = (span, form)

@@ -60,7 +60,8 @@ def _tree(lines: list[Line], file: str, errors: list[Diagnostic]) -> Tree[Token]
             position = next((i for i, token in enumerate(line.tokens) if token is at.token), None)
             accepts = _accepted(stream, wrong)
             problem, repair = diagnose(line, position, accepts, _place(lines, at.line), file, at.line == len(lines) - 1)
-            errors.append(problem)
+            if problem.code != "AMP119" or all(problem.message != e.message for e in errors):  # a word is reported once
+                errors.append(problem)
             line.broken = True
         if repair is not None:
             repair()

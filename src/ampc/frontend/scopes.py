@@ -44,7 +44,10 @@ class Binding:
 
 @dataclasses.dataclass(slots=True)
 class Scope:
-    """One block. `bare` and `indexed` are the outer names that were read in it; `stale` those whose newer value ended with its block."""
+    """One block. `bare` and `indexed` are the outer names that were read in it; `stale` those whose newer value ended with its block.
+
+    `narrowed` is the selector that isn't none in an arm; `excused` are names whose missing `carry` was reported.
+    """
 
     form: Form
     outer: Scope | None = None
@@ -59,6 +62,7 @@ class Scope:
     gone: dict[str, tuple[Span, Form]] = dataclasses.field(default_factory=dict)
     gathered: dict[str, ast.Accumulate] = dataclasses.field(default_factory=dict)
     narrowed: object = None
+    excused: set[str] = dataclasses.field(default_factory=set)
 
     def chain(self) -> Iterator[Scope]:
         """Yield the scopes from this one outwards."""

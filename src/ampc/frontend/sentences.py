@@ -82,7 +82,7 @@ def diagnose(line: Line, at: int | None, accepts: Set[str], place: str, file: st
     `place` is the kind of block that the line stands in: its header's first word, "" at the top.
     """
     token = line.tokens[at] if at is not None else None
-    for rule in (_foreign_word, _near_word, _misplaced, _no_colon, _wrong_equal, _reserved):
+    for rule in (_foreign_word, _near_word, _word_as_name, _misplaced, _no_colon, _wrong_equal, _reserved):
         found = rule(line, at, token, accepts, place, file)
         if found is not None:
             return found
@@ -120,6 +120,26 @@ def _near_word(line: Line, at: int | None, token: Token | None, accepts: Set[str
         line.tokens[0] = Token.new_borrow_pos(type_, meant, first)
 
     return Diagnostic("AMP116", f"`{first}` starts no statement", Label(span_of(first, file)), help=suggestion), repair
+
+
+def _word_as_name(line: Line, at: int | None, token: Token | None, accepts: Set[str], place: str, file: str) -> Found:
+    """A line that gives a value, or declares a field, whose name is a word of the language."""
+    first = line.tokens[0]
+    if not first.isidentifier() or first.type == "NAME" or len(line.tokens) < 2 or at is None or at > 1:
+        return None
+    signs = ("_COLON", "_COMMA") if place == "instance" else ("_EQUAL", "PLUS_EQUAL")
+    if line.tokens[1].type not in signs or first.type == "_INSTANCE":
+        return None
+
+    def repair() -> None:
+        line.tokens[0] = Token.new_borrow_pos("NAME", str(first), first)
+
+    return _taken(first, file), repair
+
+
+def _taken(token: Token, file: str) -> Diagnostic:
+    message = f"`{token}` is a word of the language and can't be a name"
+    return Diagnostic("AMP119", message, Label(span_of(token, file)), help=f"choose another name, such as `{token}_`")
 
 
 def _misplaced(line: Line, at: int | None, token: Token | None, accepts: Set[str], place: str, file: str) -> Found:
@@ -206,8 +226,7 @@ def _reserved(line: Line, at: int | None, token: Token | None, accepts: Set[str]
     others = [WORDS[t] for t in ORDER if t in accepts and t not in ("NAME", "NUMBER", "_LPAR", "_LSQB")]
     if at == 0 and "_NEWLINE" not in accepts and not STARTS_VALUE & accepts and others and place not in ("instance", "train"):
         return None
-    message = f"`{token}` is a word of the language and can't be a name"
-    return Diagnostic("AMP119", message, Label(span_of(token, file)), help=f"choose another name, such as `{token}_`"), None
+    return _taken(token, file), None
 
 
 def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_file: bool) -> Diagnostic:

@@ -71,8 +71,12 @@ def scan(text: str, file: str, lexer: Lark, errors: list[Diagnostic]) -> list[Li
     physical: list[list[Token]] = []
     count = 0
     lines = normal(text).split("\n")
+    wrong: set[int] = set()
     for number, line in enumerate(lines, 1):
+        before = len(errors)
         tokens = list(_tokens(line, number, file, lexer, errors))
+        if len(errors) > before:
+            wrong.add(number)
         count += len(tokens)
         if count > MAX_TOKENS:
             place = Label(span_of(tokens[-1], file))
@@ -82,7 +86,7 @@ def scan(text: str, file: str, lexer: Lark, errors: list[Diagnostic]) -> list[Li
         if tokens:
             physical.append(tokens)
     _check_tabs(lines, physical, file, errors)
-    return list(_join(physical, file, errors))
+    return list(_join(physical, wrong, file, errors))
 
 
 def _tokens(line: str, number: int, file: str, lexer: Lark, errors: list[Diagnostic]) -> Iterable[Token]:
@@ -148,7 +152,7 @@ def _check_tabs(lines: list[str], physical: list[list[Token]], file: str, errors
             return
 
 
-def _join(physical: list[list[Token]], file: str, errors: list[Diagnostic]) -> Iterable[Line]:
+def _join(physical: list[list[Token]], wrong: set[int], file: str, errors: list[Diagnostic]) -> Iterable[Line]:
     """Yield logical lines: what stands inside brackets goes on to the next physical line."""
     line: Line | None = None
     open_: list[Token] = []
@@ -159,6 +163,7 @@ def _join(physical: list[list[Token]], file: str, errors: list[Diagnostic]) -> I
             if line is not None and line.tokens:
                 yield line
             line = Line([], (tokens[0].column or 1) - 1)
+        line.broken = line.broken or tokens[0].line in wrong
         for token in tokens:
             if token.type in OPENING:
                 open_.append(token)
