@@ -128,7 +128,8 @@ def sources() -> list[Example]:
 EXAMPLES: list[Example] = [
     *(unary(n) for n in ("neg", "relu", "sigmoid", "tanh", "exp", "abs", "square", "softplus", "elu", "gelu", "silu", "sign", "reciprocal")),
     unary("stop_gradient"), unary("log", 0.1), unary("sqrt", 0.1), unary("leaky_relu", slope=0.1), unary("affine", scale=-2.0, shift=0.5),
-    unary("power", exponent=3), unary("power", 0.1, exponent=0.5), unary("power", 0.1, exponent=-1.0), Example("clip", [numbers(4, 3, 1)], (A,), A, attrs={"low": -0.5, "high": 0.7}),
+    unary("power", exponent=3), unary("power", 0.1, exponent=0.5), unary("power", 0.1, exponent=-1.0),
+    Example("clip", [numbers(4, 3, 1)], (A,), A, attrs={"low": -0.5, "high": 0.7}),
     *(e for name in ("add", "sub", "mul", "minimum", "maximum") for e in binary(name)), *binary("div", 0.3),
     Example("pad", [numbers(4, 3)], (A,), Type("atom", 5), attrs={"cols": 5}),
     Example("columns", [numbers(4, 3)], (A,), Type("atom", 2), attrs={"start": 1, "stop": 3}),

@@ -25,7 +25,8 @@ def list_reduction(hidden: int = 4, vocabulary: int = 5, classes: int = 3, rever
     b = GraphBuilder(
         "list_reduction", [AxisDecl("token")],
         [FieldDecl("symbol", "int", "token", below=vocabulary), FieldDecl("label", "int", below=classes)],
-        [Layer("embed", "Embedding", (Param("table", (vocabulary, hidden), "normal"),)), linear("step", 2 * hidden, hidden), linear("head", hidden, classes)],
+        [Layer("embed", "Embedding", (Param("table", (vocabulary, hidden), "normal"),)), linear("step", 2 * hidden, hidden),
+         linear("head", hidden, classes)],
     )
     turn = b.region("loop", axis="token", reverse=reverse, name="t")
     head, body, done = loop(b, turn, b.npt("fill", b.source, cols=hidden, value=0.0))

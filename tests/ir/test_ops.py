@@ -205,13 +205,13 @@ def test_top_k_counts_ties_by_column():
 
 # -------------------------------------------------------------------------------------------------- wrong operands
 
-I, F = Type("atom", 1, True), Type("atom", 3)
+INT, F = Type("atom", 1, True), Type("atom", 3)
 EDGE, KIND = FieldDecl("source", "index", "bond", of="atom"), FieldDecl("kind", "int", "atom", below=4)
 
 
 @pytest.mark.parametrize(("name", "types", "fields", "attrs", "params", "message"), [
     ("relu", (), (), {}, {}, "`relu` takes 1 message operand, got 0"),
-    ("relu", (I,), (), {}, {}, "`relu` works on floats, got int [atom, 1]"),
+    ("relu", (INT,), (), {}, {}, "`relu` works on floats, got int [atom, 1]"),
     ("relu", (Type(),), (), {}, {}, "`relu` needs at least one column, got unit"),
     ("relu", (F,), (KIND,), {}, {}, "`relu` takes 0 field operands, got 1"),
     ("relu", (F,), (), {"slope": 1.0}, {}, "`relu` has no attribute `slope`"),
@@ -234,7 +234,8 @@ EDGE, KIND = FieldDecl("source", "index", "bond", of="atom"), FieldDecl("kind", 
     ("linear", (F,), (), {}, {"w": (4, 2)}, "`linear` with weights [4, 2] takes 4 columns, got [atom, 3]"),
     ("linear", (F,), (), {}, {"w": (3, 2), "b": (3,)}, "`linear` with weights [3, 2] needs a bias of [2], got [3]"),
     ("linear", (F,), (), {}, {"table": (3, 2)}, "`linear` needs parameters w, the layer has table"),
-    ("linear_by", (F,), (KIND,), {"members": 2}, {"0.w": (3, 2), "1.w": (3, 2)}, "`linear_by` needs an int field below 2, its members, `kind` is int below 4"),
+    ("linear_by", (F,), (KIND,), {"members": 2}, {"0.w": (3, 2), "1.w": (3, 2)},
+     "`linear_by` needs an int field below 2, its members, `kind` is int below 4"),
     ("lookup", (Type(),), (KIND,), {}, {"table": (3, 2)}, "`lookup` of `kind`, an int below 4, needs as many rows in its table, got 3"),
     ("lookup", (F,), (), {}, {"table": (3, 2)}, "`lookup` reads one integer a row, got [atom, 3]"),
     ("lookup", (F,), (KIND,), {}, {"table": (4, 2)}, "`lookup` is started by a unit message, got [atom, 3]"),
@@ -243,7 +244,7 @@ EDGE, KIND = FieldDecl("source", "index", "bond", of="atom"), FieldDecl("kind", 
     ("one_hot", (Type(),), (KIND,), {"cols": 3}, {}, "`one_hot` of `kind` needs 4 columns, got 3"),
     ("less", (F, F), (), {}, {}, "`less` compares two numbers of one kind, got [atom, 3] and [atom, 3]"),
     ("at_least", (F,), (), {"threshold": 1}, {}, "`at_least` compares one number a row, got [atom, 3]"),
-    ("both", (F, I), (), {}, {}, "`both` joins results of comparisons, got [atom, 3]"),
+    ("both", (F, INT), (), {}, {}, "`both` joins results of comparisons, got [atom, 3]"),
     ("gate", (F, F), (), {}, {}, "`gate` waits for one integer, got [atom, 3]"),
     ("cross_entropy", (F,), (), {}, {}, "`cross_entropy` needs one target: a field or a second value"),
     ("cross_entropy", (F,), (KIND,), {}, {}, "`cross_entropy` of `kind`, an int below 4, needs as many columns, got [atom, 3]"),

@@ -400,15 +400,18 @@ def _node(line: Line) -> AnyNode:
     line.want("(")
     inputs: list[Ref] = []
     fields: list[FieldRef] = []
-    for operand in line.listed(")", lambda: _operand(line)):
-        if isinstance(operand, FieldRef):
-            fields.append(operand)
-        elif fields:
-            line.fail("messages come before fields")
+
+    def operand() -> None:
+        start = line.peek
+        found = _operand(line)
+        if isinstance(found, FieldRef):
+            fields.append(found)
         else:
-            inputs.append(operand)
-    if fields and kind.text not in WITH_OP:
-        line.fail(f"a {kind.text} reads no fields")
+            inputs.append(found)
+        if fields and (found is not fields[-1] or kind.text not in WITH_OP):
+            line.fail("messages come before fields" if kind.text in WITH_OP else f"a {kind.text} reads no fields", start)
+
+    line.listed(")", operand)
     if kind.text in WITH_OP:
         record["fields"] = tuple(fields)
     record |= details(line)

@@ -289,8 +289,19 @@ def cycles(graph: Graph) -> Wrongs:
             if indegree[j] == 0:
                 ready.append(j)
     if indegree:
-        first = graph.by_id[min(indegree)]
-        yield at_origin("AMP314", first, f"waits for its own result, with nodes {', '.join(map(str, sorted(indegree)[:10]))}")
+        ring = _ring(graph, set(indegree))
+        first = graph.by_id[min(ring)]
+        yield at_origin("AMP314", first, f"waits for its own result, through nodes {', '.join(map(str, sorted(ring)[:10]))}")
+
+
+def _ring(graph: Graph, waiting: set[int]) -> list[int]:
+    """Return the nodes of one circle among nodes that each wait for another of them."""
+    path = [min(waiting)]
+    while True:
+        maker = next(m for m in _needed_before(graph, graph.by_id[path[-1]]) if m in waiting)
+        if maker in path:
+            return path[path.index(maker) :]
+        path.append(maker)
 
 
 def _needed_before(graph: Graph, n: AnyNode) -> Iterator[int]:
