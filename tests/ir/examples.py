@@ -131,6 +131,7 @@ EXAMPLES: list[Example] = [
     unary("power", exponent=3), unary("power", 0.1, exponent=0.5), unary("power", 0.1, exponent=-1.0),
     Example("clip", [numbers(4, 3, 1)], (A,), A, attrs={"low": -0.5, "high": 0.7}),
     *(e for name in ("add", "sub", "mul", "minimum", "maximum") for e in binary(name)), *binary("div", 0.3),
+    Example("identity", [numbers(4, 3)], (A,), A),
     Example("pad", [numbers(4, 3)], (A,), Type("atom", 5), attrs={"cols": 5}),
     Example("columns", [numbers(4, 3)], (A,), Type("atom", 2), attrs={"start": 1, "stop": 3}),
     *(Example(n, [numbers(4, 3)], (A,), A) for n in ("softmax", "log_softmax")),

@@ -156,7 +156,15 @@ def _gate_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: P
     return [dy, np.zeros(operands[1].shape, dy.dtype)], {}
 
 
+def _any_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    return types
+
+
 COLUMNS = (
+    Op(
+        "identity", "columns", _any_rule, lambda o, f, p, a: o[0], lambda o, f, p, a, y, dy: ([dy], {}),
+        "x, whatever it is: a place where a message that only passes through comes to rest", expr="x0", grads=("g",),
+    ),
     Op(
         "gate", "columns", _gate_rule, lambda o, f, p, a: o[0], _gate_bwd,
         "x, once the integer is there: holds a message back until its branch is decided", messages=(2, 2),
