@@ -17,6 +17,7 @@ from ampc.data import arrow, jsonl, memory
 from ampc.data.acyclic import check_acyclic
 from ampc.data.check import OnNan, build
 from ampc.data.dataset import Dataset, Part, concat
+from ampc.data.footer import DamagedFooter, claimed_values
 from ampc.data.problems import Problems
 from ampc.data.ragged import Column
 from ampc.data.rows import missing
@@ -28,6 +29,7 @@ PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
 LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*PARQUET, *ARROW, *LINES)
+CUT_SHORT = "write the file again; it may have been cut short"
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 
 Source = str | Path | Sequence[str | Path] | Sequence[dict[str, Any]] | Any
@@ -149,7 +151,7 @@ def _read_file(path: Path, schema: Schema, on_nan: OnNan, limit_bytes: int | Non
     except PermissionError:
         raise error("AMP801", f"`{name}` can't be read: permission denied", exit_code=4) from None
     except (pa.ArrowException, UnicodeDecodeError, OverflowError) as failure:
-        raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}", help="write the file again; it may have been cut short") from None
+        raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}", help=CUT_SHORT) from None
     except MemoryError:
         raise error("AMP818", f"`{name}` doesn't fit into memory", exit_code=4) from None
     except OSError as failure:
@@ -213,8 +215,6 @@ def _first_line(failure: Exception) -> str:
     text = str(failure).strip().splitlines()
     if not text:
         return type(failure).__name__
-    if "magic bytes not found in footer" in text[0]:
-        return "its end isn't that of a Parquet file"
     return text[0][:200].lower()
 
 
@@ -223,21 +223,16 @@ def _first_line(failure: Exception) -> str:
 
 def _parquet(path: Path, schema: Schema, limit_bytes: int | None) -> Any:
     """Return the declared columns that are there, as a table; sizes are those of the footer, looked at first."""
+    try:
+        memory.require(20 * claimed_values(path, schema.names), str(path), limit_bytes)  # as read, as converted, and an offset each
+    except DamagedFooter as failure:
+        raise error("AMP804", f"`{path}` is damaged: {failure}", help=CUT_SHORT) from None
     with pq.ParquetFile(path, memory_map=True) as file:
-        meta = file.metadata
-        if meta.num_rows == 0:
+        if file.metadata.num_rows == 0:
             raise error("AMP805", f"`{path}` holds no instances: it has columns but no row")
-        tops = file.schema_arrow.names
-        wanted = [n for n in dict.fromkeys(schema.names) if n in tops]
-        values = sum(
-            c.num_values
-            for g in range(meta.num_row_groups)
-            for c in map(meta.row_group(g).column, range(meta.num_columns))
-            if c.path_in_schema.split(".")[0] in wanted
-        )
-        memory.require(20 * values, str(path), limit_bytes)  # as read, as converted and an offset each
-        table = file.read(columns=wanted, use_threads=True)
-    return _Named(table, tops)
+        names = file.schema_arrow.names
+        table = file.read(columns=[n for n in dict.fromkeys(schema.names) if n in names], use_threads=True)
+    return _Named(table, names)
 
 
 def _ipc(path: Path, schema: Schema) -> Any:
