@@ -276,7 +276,13 @@ def targets(graph: Graph) -> set[str]:
     for region in graph.regions:
         read_by_others.update(region.after)
     only = {f.name for f in graph.fields if f.name not in read_by_others}
-    lengths = {f.axis for f in graph.fields if f.name not in only}
+    parents = {a.name: a.parent for a in graph.axes}
+    lengths: set[str] = set()  # a field over a nested axis tells the length of those around it too
+    for f in graph.fields:
+        axis = "" if f.name in only else f.axis
+        while axis:
+            lengths.add(axis)
+            axis = parents[axis]
     return {f.name for f in graph.fields if f.name in only and (f.axis == "" or f.axis in lengths)}
 
 

@@ -67,7 +67,8 @@ def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] |
     """Return the arrays as the content of a safetensors file."""
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata or {}))
+    # an empty set of tensors with an empty set of metadata comes out malformed, so no metadata are None
+    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata) if metadata else None)
 
 
 def save_weights(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
