@@ -79,17 +79,18 @@ def _swap(temporary: Path, out: Path) -> None:
 
 def contents(done: Compilation, manifest: Manifest) -> dict[str, bytes]:
     """Return file name -> content of everything that goes into the folder. The picture is left out where nothing can draw it."""
-    from ampc.codegen import kernel_text
+    from ampc import codegen
 
     drawing = view.dot(manifest.graph, manifest.placement, manifest.target)
     files = {
         FILE_NAME: to_bytes(manifest),
-        "kernels.py": kernel_text(manifest.graph, manifest.placement).encode(),
         "graph.dot": drawing.encode(),
         "report/cost.json": _json(cost_report(manifest)),
         "report/placement.json": _json(placement_report(manifest.placement, manifest)),
         "report/passes.json": _json(passes_report(done.graphs)),
     }
+    if hasattr(codegen, "kernel_text"):
+        files["kernels.py"] = codegen.kernel_text(manifest.graph, manifest.placement).encode()
     if view.renderer("svg") is not None:
         try:
             files["graph.svg"] = view.render(drawing, "svg")
@@ -107,7 +108,8 @@ def cost_report(manifest: Manifest) -> dict[str, Any]:
         c = cost.nodes[n.id]
         nodes.append({
             "id": n.id, "kind": type(n).__name__, "what": " ".join(x for x in (title, below) if x), "origin": list(n.origin), "fires": _six(c.fires),
-            "forward_flops": _six(c.fwd_flops), "backward_flops": _six(c.bwd_flops), "forward_bytes": _six(c.fwd_bytes), "backward_bytes": _six(c.bwd_bytes),
+            "forward_flops": _six(c.fwd_flops), "backward_flops": _six(c.bwd_flops), "forward_bytes": _six(c.fwd_bytes),
+            "backward_bytes": _six(c.bwd_bytes),
         })
     layers = {
         name: {"parameters": x.parameters, "memory_bytes": x.memory_bytes, "update_flops": _six(x.update_flops)} for name, x in cost.layers.items()

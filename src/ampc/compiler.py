@@ -45,7 +45,8 @@ def compile_source(
     from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
 
     if stop_after not in STAGES:
-        raise error("AMP913", f"there is no stage `{printable(stop_after)}`", help=did_you_mean(stop_after, STAGES) or "stages are " + ", ".join(STAGES))
+        remedy = did_you_mean(stop_after, STAGES) or "stages are " + ", ".join(STAGES)
+        raise error("AMP913", f"there is no stage `{printable(stop_after)}`", help=remedy)
     done = Compilation(source)
     begun = time.perf_counter()
 

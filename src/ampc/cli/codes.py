@@ -45,6 +45,7 @@ CODES: dict[str, Explanation] = {
     "in their order."),
     "AMP690": Explanation("a file cannot be written", "The system refused: no space, no permission, no such folder. What was there before "
     "is still there."),
+    "AMP900": Explanation("no such error code", "`ampc explain` without a code lists them all.", "ampc explain AMP000", "ampc explain AMP501"),
     "AMP901": Explanation(
         "wrong use of the command line",
         "A verb or option that does not exist, a value that is missing or of the wrong kind. `ampc VERB --help` lists what there is.",
@@ -70,7 +71,6 @@ CODES: dict[str, Explanation] = {
         "ampc view m.amp -o m.svg", "ampc view m.amp -o m.dot",
     ),
     "AMP907": Explanation("the program that draws failed", "Write DOT and draw it with another Graphviz."),
-    "AMP908": Explanation("no such error code", "`ampc explain` without a code lists them all.", "ampc explain AMP000", "ampc explain AMP501"),
     "AMP909": Explanation("no such data set", "`ampc data` without a name lists them all.", "ampc data listreduction", "ampc data list_reduction"),
     "AMP910": Explanation(
         "a model cannot be read", "The file is not there, is a folder, or may not be read. A bare name that is no file may be a bundled model.",

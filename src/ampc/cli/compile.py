@@ -27,14 +27,20 @@ class Emit(StrEnum):
     manifest = "manifest"
 
 
-Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])  # type: ignore[misc]  # mypy reads the call as a class body
+Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A `.amp` file, `-` for standard input, or the name of a bundled model.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a parameter of the model, such as `hidden=64`. Repeatable.")]
-TargetOption = Annotated[str | None, typer.Option("--target", metavar="NAME|FILE", help="Hardware: a bundled target or a `.toml` file. Default: this machine's cores.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a parameter of the model, such as `hidden=64`. Repeatable.")
+]
+TargetOption = Annotated[
+    str | None, typer.Option("--target", metavar="NAME|FILE", help="Hardware: a bundled target or a `.toml` file. Default: this machine's cores.")
+]
 StrategyOption = Annotated[str, typer.Option("--strategy", metavar="NAME", help="Placement: balanced, round_robin or manual.")]
-DisableOption = Annotated[list[str] | None, typer.Option("--disable-pass", metavar="NAME", help="Leave a pass out (`ampc passes` lists them). Repeatable.")]
+DisableOption = Annotated[
+    list[str] | None, typer.Option("--disable-pass", metavar="NAME", help="Leave a pass out (`ampc passes` lists them). Repeatable.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -52,13 +58,14 @@ def compile_command(
     disable: DisableOption = None,
     emit: Annotated[Emit | None, typer.Option("--emit", help="Print a stage and write nothing.")] = None,
     stop_after: Annotated[Stage | None, typer.Option("--stop-after", help="Compile no further than this stage; writes nothing.")] = None,
-    dump_passes: Annotated[str | None, typer.Option("--dump-passes", metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
+    dump_passes: Annotated[str | None, typer.Option(metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Compile a model: check it, build its dataflow graph, place it on devices, write a manifest."""
     from ampc import artefact
 
-    wanted = stop_after.value if stop_after is not None else {"ast": "parse", "ir": "passes"}.get(emit.value, "place") if emit is not None else "place"
+    enough = {Emit.ast: "parse", Emit.ir: "passes"}.get(emit, "place") if emit is not None else "place"
+    wanted = stop_after.value if stop_after is not None else enough
     _check_reach(emit, wanted)
     done = compile_model(model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted)
     if dump_passes is not None:
@@ -137,7 +144,8 @@ def _check_reach(emit: Emit | None, stop_after: str) -> None:
     if order.index(stop_after) < order.index(needs):
         assert emit is not None
         remedy = f"leave `--stop-after` out, or stop after `{needs}`"
-        raise error("AMP903", f"`--emit {emit.value}` needs stage `{needs}`, but `--stop-after {stop_after}` ends before it", help=remedy, exit_code=2)
+        message = f"`--emit {emit.value}` needs stage `{needs}`, but `--stop-after {stop_after}` ends before it"
+        raise error("AMP903", message, help=remedy, exit_code=2)
 
 
 def emitted(done: Compilation, what: str, as_json: bool = False) -> str:
@@ -183,8 +191,8 @@ def placement_table(done: Compilation) -> str:
         for d in report["devices"]
     ]
     tail = (
-        f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {report['target']} ({report['strategy']}), bottleneck {report['bottleneck']}, "
-        f"{report['crossing_messages']:.1f} messages between devices an instance"
+        f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {printable(report['target'])} ({report['strategy']}), "
+        f"bottleneck {printable(report['bottleneck'])}, {report['crossing_messages']:.1f} messages between devices an instance"
     )
     return "\n".join([*lines, tail]) + "\n"
 

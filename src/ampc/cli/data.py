@@ -60,10 +60,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _list(recipes: list[Recipe], as_json: bool) -> None:
     if as_json:
-        rows = [
-            {"name": r.name, "help": r.help, "needs_source": r.needs_source, "options": {o.name: {"default": o.default, "help": o.help} for o in r.options}}
-            for r in recipes
-        ]
+        rows = []
+        for r in recipes:
+            options = {o.name: {"default": o.default, "help": o.help} for o in r.options}
+            rows.append({"name": r.name, "help": r.help, "needs_source": r.needs_source, "options": options})
         print(json.dumps(rows, indent=1))
         return
     width = max(len(r.name) for r in recipes)

@@ -83,7 +83,8 @@ def as_json(d: Diagnostic, sources: dict[str, str]) -> dict[str, Any]:
 
     spans = ([span(d.primary, True)] if d.primary else []) + [span(x, False) for x in d.secondary]
     return {
-        "level": "error", "code": d.code, "message": d.message, "spans": spans, "notes": list(d.notes), "help": d.help, "rendered": render(d, sources),
+        "level": "error", "code": d.code, "message": d.message, "spans": spans, "notes": list(d.notes), "help": d.help,
+        "rendered": render(d, sources),
     }
 
 
@@ -140,12 +141,12 @@ def _on_terminate() -> Any:
 def _bug(e: Exception, argv: Sequence[str]) -> int:
     """Write a report about an exception that nobody expected; return 70."""
     report = "\n".join([
-        "ampc bug report", "", f"command   ampc {' '.join(argv)}", f"ampc      {version()}", f"python    {sys.version}", f"platform  {platform.platform()}", "",
-        "".join(traceback.format_exception(e)),
+        "ampc bug report", "", f"command   ampc {' '.join(argv)}", f"ampc      {version()}", f"python    {sys.version}",
+        f"platform  {platform.platform()}", "", "".join(traceback.format_exception(e)),
     ])
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="ampc-report-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace") as file:
-            file.write(report)
+        with tempfile.NamedTemporaryFile("wb", prefix="ampc-report-", suffix=".txt", delete=False) as file:
+            file.write(report.encode("utf-8", "backslashreplace"))
         where = f"what happened is in `{file.name}`"
     except OSError:
         where = "no report could be written"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import Annotated
 
 import typer
-
-from ampc.diagnostics import did_you_mean, error, printable
 
 
 def register(app: typer.Typer) -> None:
@@ -22,26 +19,19 @@ def explain_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Explain an error code at length."""
-    from ampc.codes import CODES
+    from ampc.codes import all_codes, explain, text
 
     if code is None:
-        listed = dict(sorted(CODES.items()))
-        print(json.dumps({k: dataclasses.asdict(x) for k, x in listed.items()}, indent=1) if as_json else "\n".join(f"{k}  {x.title}" for k, x in listed.items()))
+        listed = all_codes()
+        if as_json:
+            print(json.dumps({k: dataclasses.asdict(x) for k, x in listed.items()}, indent=1))
+        else:
+            print("\n".join(f"{k}  {x.title}" for k, x in listed.items()))
         return
-    wanted = code.upper()
-    if re.fullmatch(r"\d+", wanted):
-        wanted = f"AMP{wanted}"
-    if wanted not in CODES:
-        raise error("AMP908", f"there is no code `{printable(code)}`", help=did_you_mean(wanted, CODES) or "`ampc explain` lists all codes", exit_code=2)
-    x = CODES[wanted]
     if as_json:
-        print(json.dumps({"code": wanted, **dataclasses.asdict(x)}, indent=1))
-        return
-    parts = [f"{wanted}: {x.title}", "", x.text]
-    for head, example in (("wrong", x.wrong), ("right", x.right)):
-        if example:
-            parts += ["", f"{head}:", *("    " + line for line in example.rstrip("\n").splitlines())]
-    print("\n".join(parts))
+        print(json.dumps(dataclasses.asdict(explain(code)), indent=1))
+    else:
+        print(text(code))
 
 
 __all__ = ["register"]

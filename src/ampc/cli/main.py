@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,8 @@ class Color(StrEnum):
 
 
 app = typer.Typer(
-    name="ampc", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
+    name="ampc", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Compile neural networks whose shape depends on each instance, and train them asynchronously.",
     epilog="Exit codes: 0 done, 1 the input is wrong, 2 the command is wrong, 3 the run failed, 4 resources, 70 a bug in ampc. "
            "Options of `ampc` may stand before or after the verb.",
@@ -61,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
     OUTPUT.error_format, OUTPUT.color, OUTPUT.quiet, OUTPUT.verbose = "human", "auto", False, False
     command = typer.main.get_command(app)
     ordered = globals_first(argv, _own_options(command, argv))
-    if "--error-format=json" in ordered or any(a == "--error-format" and b == "json" for a, b in zip(ordered, ordered[1:])):
+    if "--error-format=json" in ordered or any(a == "--error-format" and b == "json" for a, b in pairwise(ordered)):
         OUTPUT.error_format = "json"  # before typer looks at the rest, so that usage errors obey too
     return guarded(lambda: _dispatch(command, ordered), argv)
 

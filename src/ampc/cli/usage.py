@@ -36,7 +36,8 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
     verb = re.fullmatch(r"No such command '(.*?)'\..*", said, re.DOTALL)
     if verb:
         known = commands_of(ctx)
-        return f"`{path}` has no verb `{printable(verb.group(1))}`", did_you_mean(verb.group(1), known) or "verbs are " + ", ".join(f"`{v}`" for v in known)
+        listed = "verbs are " + ", ".join(f"`{v}`" for v in known)
+        return f"`{path}` has no verb `{printable(verb.group(1))}`", did_you_mean(verb.group(1), known) or listed
     extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", said, re.DOTALL)
     if extra:
         return f"`{path}` does not expect `{printable(extra.group(1))}`", None

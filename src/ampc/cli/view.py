@@ -29,8 +29,10 @@ def register(app: typer.Typer) -> None:
 
 def view_command(
     program: Annotated[str, typer.Argument(metavar="MODEL|MANIFEST", help="A `.amp` file, a manifest, or a folder that `ampc compile` wrote.")],
-    out: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="`.dot`, `.svg`, `.png` or `.pdf`; `-` writes DOT to standard output.")] = "-",
-    detail: Annotated[DetailOption, typer.Option("--detail", help="`paper`: every node. `layers`: without what only moves messages.")] = DetailOption.paper,
+    out: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="`.dot`, `.svg`, `.png` or `.pdf`; `-` writes DOT to standard output.")
+    ] = "-",
+    detail: Annotated[DetailOption, typer.Option(help="`paper`: every node. `layers`: without what only moves messages.")] = DetailOption.paper,
     devices: Annotated[bool, typer.Option("--devices/--no-devices", help="Whether devices are drawn as clusters.")] = True,
     target: TargetOption = None,
     sets: SetOption = None,
@@ -61,7 +63,8 @@ def _manifest(program: str, target: str | None, sets: list[str] | None, strategy
     path = Path(program)
     if path.is_dir() or path.suffix == ".json":
         if target is not None or sets or strategy != "balanced":
-            raise error("AMP903", "`--target`, `--set` and `--strategy` are for a model; a manifest is placed already", help="name the `.amp` file", exit_code=2)
+            message = "`--target`, `--set` and `--strategy` are for a model; a manifest is placed already"
+            raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
         return load(path)
     done = compile_model(program, target=target, sets=sets, strategy=strategy)
     assert done.manifest is not None

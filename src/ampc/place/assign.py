@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
 from ampc.ir.graph import Graph
+from ampc.ir.nodes import Source
 from ampc.place.cost import Cost, estimate
 from ampc.place.statistics import Statistics, guess
 from ampc.place.target import Target
@@ -19,6 +20,8 @@ from ampc.place.units import Unit, units_of
 
 MAX_ROUNDS = 50
 """Rounds of local improvement; each makes the busiest device faster, and far fewer are needed in practice."""
+MAX_SWAPPED = 64
+"""Units up to which pairs are tried too."""
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,8 +54,18 @@ def place(graph: Graph, target: Target, strategy: str = "balanced", statistics: 
     cost = estimate(graph, statistics or guess(graph))
     problem = Problem(graph, target, cost)
     chosen = STRATEGIES[strategy](problem)
+    if strategy == "balanced":
+        problem, chosen = _refine(problem, chosen)
     _check_memory(problem, chosen)
     return problem.placement(strategy, chosen)
+
+
+def _refine(coarse: Problem, chosen: Choice) -> tuple[Problem, Choice]:
+    """Let nodes without parameters leave their units where that helps: they may lie between two layers on different devices."""
+    fine = Problem(coarse.graph, coarse.target, coarse.cost, fine=True)
+    start = [chosen[coarse.unit_of[u.nodes[0]]] for u in fine.units]
+    pinned = {u.id: start[u.id] for u in fine.units if u.device or u.layer}  # layers stay: their best places were found together
+    return fine, _improve(fine, start, pinned)
 
 
 # ------------------------------------------------------------------------------------------------ the problem
@@ -64,17 +77,17 @@ Choice = list[int]
 class Problem:
     """Units with their seconds on each device and the traffic between them: what a strategy needs, and how it is scored."""
 
-    def __init__(self, graph: Graph, target: Target, cost: Cost) -> None:
+    def __init__(self, graph: Graph, target: Target, cost: Cost, fine: bool = False) -> None:
         self.graph, self.target, self.cost = graph, target, cost
-        self.units: list[Unit] = units_of(graph, cost)
+        self.units: list[Unit] = units_of(graph, cost, fine)
         self.n_devices = len(target.devices)
         self._check_replicas()
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
         traffic: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for (source, _port), (reader, _input) in graph.readers.items():
+        for (source, port), (reader, _input) in graph.readers.items():
             a, b = self.unit_of[source], self.unit_of[reader]
             if a != b:
-                count, size = cost.messages[source, _port]
+                count, size = cost.messages[source, port]
                 pair = traffic[min(a, b), max(a, b)]
                 pair[0] += 2 * count  # forward and its answer
                 pair[1] += 2 * count * size
@@ -108,40 +121,40 @@ class Problem:
         overhead = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s)
         return self.target.hops(a, b) * size / self.target.links.bytes_per_s / 2 + messages * overhead
 
-    def loads(self, choice: Choice) -> list[float]:
-        """Return the busy seconds an instance of every device."""
-        out = [0.0] * self.n_devices
-        for unit in self.units:
-            devices = self.copies(unit, choice[unit.id])
-            for d in devices:
-                out[d] += self.seconds(unit, d) / len(devices)
-        for (a, b), (messages, size) in self.traffic.items():
-            x, y = choice[a], choice[b]
-            if x != y:
-                each = self.crossing(messages, size, x, y)
-                out[x] += each
-                out[y] += each
-        return out
-
     def copies(self, unit: Unit, first: int) -> list[int]:
         """Return the devices of a unit's replicas: the first, then those that follow it."""
         return [(first + r) % self.n_devices for r in range(unit.replicas)]
 
-    def score(self, choice: Choice) -> tuple[float, float]:
-        """Return (busiest device, all devices together): smaller is better."""
-        loads = self.loads(choice)
-        return max(loads), sum(loads)
+    def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
+        """Add `unit` on `device`, with its traffic to what is placed already, to the devices' loads; `sign` -1 takes it away."""
+        copies = self.copies(unit, device)
+        for d in copies:
+            loads[d] += sign * self.seconds(unit, d) / len(copies)
+            memory[d] += sign * unit.memory_bytes
+        for other, messages, size in self.neighbours[unit.id]:
+            there = choice[other]
+            if there >= 0 and there != device:
+                each = sign * self.crossing(messages, size, device, there)
+                loads[device] += each
+                loads[there] += each
 
-    def memory(self, choice: Choice) -> list[int]:
-        """Return the bytes of weights, gradients and optimiser state on every device."""
-        out = [0] * self.n_devices
+    def state(self, choice: Choice) -> tuple[list[float], list[int]]:
+        """Return the busy seconds an instance and the bytes of every device."""
+        loads, memory = [0.0] * self.n_devices, [0] * self.n_devices
+        seen = [-1] * len(choice)
         for unit in self.units:
-            for d in self.copies(unit, choice[unit.id]):
-                out[d] += unit.memory_bytes
-        return out
+            if choice[unit.id] >= 0:
+                self.add(unit, choice[unit.id], seen, loads, memory)
+                seen[unit.id] = choice[unit.id]
+        return loads, memory
+
+    def score(self, loads: list[float], memory: list[int]) -> tuple[int, float, float]:
+        """Return (bytes that do not fit, busiest device, all devices together), rounded against noise: smaller is better."""
+        over = sum(max(0, used - d.memory_bytes) for used, d in zip(memory, self.target.devices))
+        return over, _round(max(loads)), _round(sum(loads))
 
     def placement(self, strategy: str, choice: Choice) -> Placement:
-        loads, memory = self.loads(choice), self.memory(choice)
+        loads, memory = self.state(choice)
         crossing = [t for pair, t in self.traffic.items() if choice[pair[0]] != choice[pair[1]]]
         busiest = max(range(self.n_devices), key=lambda d: (loads[d], -d))
         return Placement(
@@ -180,13 +193,8 @@ def round_robin(problem: Problem) -> Choice:
 def balanced(problem: Problem) -> Choice:
     """Longest processing time first, then moves and swaps as long as the busiest device gets faster; keeps devices that layers ask for."""
     pinned = _pinned(problem)
-    best: Choice | None = None
-    for start in (_longest_first(problem, pinned), _together(problem, pinned)):
-        candidate = _improve(problem, start, pinned)
-        if best is None or problem.score(candidate) < problem.score(best):
-            best = candidate
-    assert best is not None
-    return best
+    starts = [_longest_first(problem, pinned), _together(problem, pinned)]
+    return min((_improve(problem, start, pinned) for start in starts), key=lambda c: problem.score(*problem.state(c)))
 
 
 def manual(problem: Problem) -> Choice:
@@ -221,24 +229,24 @@ def _pinned(problem: Problem) -> dict[int, int]:
 def _longest_first(problem: Problem, pinned: Mapping[int, int]) -> Choice:
     """Greedy: the unit with the most work goes where the busiest device stays fastest, given what is placed already."""
     choice = [-1] * len(problem.units)
-    loads, memory = [0.0] * problem.n_devices, [0] * problem.n_devices
-    order = sorted(problem.units, key=lambda u: (u.id not in pinned, -problem.seconds(u, 0), u.id))
-    for unit in order:
+    loads, memory = problem.state(choice)
+    for unit in sorted(problem.units, key=lambda u: (u.id not in pinned, -problem.seconds(u, 0), u.id)):
         options = [pinned[unit.id]] if unit.id in pinned else range(problem.n_devices)
-
-        def after(d: int, unit: Unit = unit) -> tuple[bool, float, int]:
-            copies = problem.copies(unit, d)
-            full = any(memory[c] + unit.memory_bytes > problem.target.devices[c].memory_bytes for c in copies)
-            links = sum(problem.crossing(m, b, d, choice[o]) for o, m, b in problem.neighbours[unit.id] if choice[o] >= 0)
-            return full, max(loads[c] + problem.seconds(unit, c) / len(copies) for c in copies) + links, d
-
-        d = min(options, key=after)
-        choice[unit.id] = d
-        copies = problem.copies(unit, d)
-        for c in copies:
-            loads[c] += problem.seconds(unit, c) / len(copies)
-            memory[c] += unit.memory_bytes
+        choice[unit.id] = _best(problem, unit, options, choice, loads, memory)
+        problem.add(unit, choice[unit.id], choice, loads, memory)
     return choice
+
+
+def _best(problem: Problem, unit: Unit, options: Iterable[int], choice: Choice, loads: list[float], memory: list[int]) -> int:
+    """Return the device of `options` that gives the best score for a unit that is not placed; the first of several."""
+    best: tuple[tuple[int, float, float], int] | None = None
+    for d in options:
+        problem.add(unit, d, choice, loads, memory)
+        now = problem.score(loads, memory), d
+        problem.add(unit, d, choice, loads, memory, -1)
+        best = now if best is None else min(best, now)
+    assert best is not None
+    return best[1]
 
 
 def _together(problem: Problem, pinned: Mapping[int, int]) -> Choice:
@@ -248,60 +256,94 @@ def _together(problem: Problem, pinned: Mapping[int, int]) -> Choice:
 
 
 def _improve(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice:
-    """Move single units, then swap pairs, as long as the score falls and memory holds."""
-    free = [u.id for u in problem.units if u.id not in pinned]
-    best = (_overflow(problem, choice), *problem.score(choice))
-    many = len(free) * problem.n_devices > 4096
+    """Move single units, then swap pairs, as long as the score falls."""
+    choice = list(choice)
+    free = [u for u in problem.units if u.id not in pinned]
+    loads, memory = problem.state(choice)
+    best = problem.score(loads, memory)
     for _ in range(MAX_ROUNDS):
         before = best
-        loads = problem.loads(choice)
-        # On large targets only the units of the busiest device are tried: moving others cannot help.
-        busiest = max(range(problem.n_devices), key=lambda d: loads[d])
-        moved = [u for u in free if not many or choice[u] == busiest]
-        trials = [[(u, d)] for u in moved for d in range(problem.n_devices)]
-        if len(free) <= 64:
-            trials += [[(a, choice[b]), (b, choice[a])] for i, a in enumerate(free) for b in free[i + 1 :] if choice[a] != choice[b]]
-        for trial in trials:
-            old = [(u, choice[u]) for u, _ in trial]
-            for u, d in trial:
-                choice[u] = d
-            now = (_overflow(problem, choice), *problem.score(choice))
-            if now < best:
-                best = now
-            else:
-                for u, d in old:
-                    choice[u] = d
-        if best == before:
+        for unit in free:
+            old = choice[unit.id]
+            _take(problem, unit, choice, loads, memory)
+            new = _best(problem, unit, _candidates(problem, unit, old, choice), choice, loads, memory)
+            _put(problem, unit, new, choice, loads, memory)
+        if len(free) <= MAX_SWAPPED:
+            _swap(problem, free, choice, loads, memory)
+        loads, memory = problem.state(choice)  # afresh: differences gather rounding errors
+        best = problem.score(loads, memory)
+        if best >= before:
             break
     return choice
 
 
-def _overflow(problem: Problem, choice: Choice) -> int:
-    """Return the bytes by which devices are over-full."""
-    return sum(max(0, used - d.memory_bytes) for used, d in zip(problem.memory(choice), problem.target.devices))
+def _candidates(problem: Problem, unit: Unit, now: int, choice: Choice) -> Iterable[int]:
+    """Return the devices worth trying, the present one first: all of a small target, else its neighbours' and a few empty ones."""
+    if problem.n_devices * len(problem.units) <= 8192:
+        others: Iterable[int] = range(problem.n_devices)
+    else:
+        used = set(choice)
+        empty = [d for d in range(problem.n_devices) if d not in used][:4]
+        others = sorted({choice[o] for o, _, _ in problem.neighbours[unit.id] if choice[o] >= 0}) + empty
+    return [now, *(d for d in others if d != now)]
+
+
+def _swap(problem: Problem, free: list[Unit], choice: Choice, loads: list[float], memory: list[int]) -> None:
+    """Exchange the devices of pairs where that helps; changes its arguments."""
+    best = problem.score(loads, memory)
+    for i, a in enumerate(free):
+        for b in free[i + 1 :]:
+            x, y = choice[a.id], choice[b.id]
+            if x == y:
+                continue
+            _exchange(problem, a, b, y, x, choice, loads, memory)
+            now = problem.score(loads, memory)
+            if now < best:
+                best = now
+            else:
+                _exchange(problem, a, b, x, y, choice, loads, memory)
+
+
+def _exchange(problem: Problem, a: Unit, b: Unit, to_a: int, to_b: int, choice: Choice, loads: list[float], memory: list[int]) -> None:
+    for unit in (a, b):
+        _take(problem, unit, choice, loads, memory)
+    for unit, d in ((a, to_a), (b, to_b)):
+        _put(problem, unit, d, choice, loads, memory)
+
+
+def _take(problem: Problem, unit: Unit, choice: Choice, loads: list[float], memory: list[int]) -> None:
+    device, choice[unit.id] = choice[unit.id], -1
+    problem.add(unit, device, choice, loads, memory, -1)
+
+
+def _put(problem: Problem, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int]) -> None:
+    problem.add(unit, device, choice, loads, memory)
+    choice[unit.id] = device
 
 
 def _settle(problem: Problem, choice: Choice) -> Choice:
-    """Give each unit without a device that of its busiest placed neighbour; one without neighbours goes to the least loaded device."""
+    """Give each unit without a device that of its busiest placed neighbour; one without neighbours, and the Source, the least loaded device."""
+    sources = {problem.unit_of[n.id] for n in problem.graph.nodes if isinstance(n, Source)}
     while -1 in choice:
-        waiting = [(sum(b + 1 for o, _, b in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1]
-        _, negative = max(waiting)
-        unit = -negative
+        waiting = [
+            (u not in sources, sum(b + 1 for o, _, b in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1
+        ]
+        unit = -max(waiting)[2]
         pull: dict[int, float] = defaultdict(float)
         for other, _, size in problem.neighbours[unit]:
             if choice[other] >= 0:
                 pull[choice[other]] += size + 1
-        if pull:
+        if pull and unit not in sources:
             choice[unit] = max(pull, key=lambda d: (pull[d], -d))
         else:
-            loads = problem.loads([c if c >= 0 else 0 for c in choice])
+            loads, _memory = problem.state(choice)
             choice[unit] = min(range(problem.n_devices), key=lambda d: (loads[d], d))
     return choice
 
 
 def _check_memory(problem: Problem, choice: Choice) -> None:
     found = []
-    for device, used in zip(problem.target.devices, problem.memory(choice)):
+    for device, used in zip(problem.target.devices, problem.state(choice)[1]):
         if used > device.memory_bytes:
             found.append(Diagnostic(
                 "AMP513",

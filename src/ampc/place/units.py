@@ -52,8 +52,8 @@ class _Sets:
             self.anchored[a] = self.anchored[a] or self.anchored[b]
 
 
-def units_of(graph: Graph, cost: Cost) -> list[Unit]:
-    """Return the units of a verified graph in the order of their first nodes."""
+def units_of(graph: Graph, cost: Cost, fine: bool = False) -> list[Unit]:
+    """Return the units of a verified graph in the order of their first nodes; `fine` leaves nodes without parameters by themselves."""
     sets = _Sets([n.id for n in graph.nodes])
     owner = _layer_uses(graph, sets)
     place_of = {n.id: i for i, n in enumerate(graph.nodes)}
@@ -68,7 +68,7 @@ def units_of(graph: Graph, cost: Cost) -> list[Unit]:
     for node in graph.nodes:
         if node.id in sinks and node.inputs and node.inputs[0][0] not in sources:
             sets.join(node.inputs[0][0], node.id)
-    for *_, source, reader in edges:
+    for *_, source, reader in [] if fine else edges:
         if source in sources:
             continue
         a, b = sets.find(source), sets.find(reader)

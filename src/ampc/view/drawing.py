@@ -228,8 +228,8 @@ class _Drawing:
         match self.graph.by_id[reader]:
             case Phi(test=First()):
                 return entry > 0
-            case Flatmap(to=Dependents()):
-                return True
+            case Flatmap(to=Dependents(region=r)):
+                return self.graph.regions[r].form == "visit"
             case _:
                 return False
 
@@ -283,7 +283,7 @@ class _Drawing:
         swatches = [_swatch(STYLES[k].fill if k != "Bcast" else STYLES[k].line, STYLES[k].line, STYLES[k].text) for k in STYLES if k in self.kinds]
         lines = [_stroke(INK, "message (columns)", "&#8594;")]
         if any(e.type.rows for e in edges):
-            lines.append(_stroke(INK, "message of many rows", "&#8658;"))
+            lines.append(_stroke(INK, "message of many rows", '<FONT POINT-SIZE="15">&#8594;</FONT>'))
         if any(e.type.cols == 0 for e in edges):
             lines.append(_stroke(TRIGGER, "trigger, no payload", "&#183;&#183;&#183;"))
         if any(e.loop for e in edges):

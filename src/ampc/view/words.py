@@ -13,7 +13,7 @@ from ampc.ir.scope import members
 def shape(t: Type) -> str:
     """Return a payload type in few signs: `128`, `atom×100`, `int`."""
     width = "int" if t.integer and t.cols == 1 else str(t.cols)
-    return f"{t.rows}×{width}" if t.rows else width
+    return f"{'many' if t.rows == '*' else t.rows}×{width}" if t.rows else width
 
 
 def describe(graph: Graph, node: AnyNode) -> tuple[str, str]:
@@ -24,6 +24,10 @@ def describe(graph: Graph, node: AnyNode) -> tuple[str, str]:
         case NPT(op="fill"):
             value = node.attrs.get("value", 0)
             return ("zeros" if value == 0 else f"all {value:g}" if isinstance(value, int | float) else "fill"), ""
+        case NPT(op="columns"):
+            return "columns", f"{node.attrs.get('start')}:{node.attrs.get('stop')}"
+        case NPT(op="affine"):
+            return "affine", f"{node.attrs.get('scale'):g}·x + {node.attrs.get('shift'):g}"
         case NPT():
             reads = ", ".join(field_words(graph, f) for f in node.fields)
             numbers = " ".join(f"{k} {v}" for k, v in node.attrs.items())
@@ -50,8 +54,8 @@ def describe(graph: Graph, node: AnyNode) -> tuple[str, str]:
             return "", ""
         case Flatmap(to=Over(region=r)):
             return f"each {region_words(graph, r)}", ""
-        case Flatmap(to=Dependents(at=at)):
-            return f"those waiting on {_index(graph, at)}", ""
+        case Flatmap(to=Dependents(region=r, at=at)):
+            return f"{'those waiting on' if graph.regions[r].form == 'visit' else 'to those with'} {_index(graph, at)}", ""
         case Ungroup(to=r):
             return f"rows to {region_words(graph, r)}", ""
         case Group(key=None):
