@@ -211,7 +211,7 @@ def _over_axis(low: Lowering, frame: Frame, e: ast.Call, how: str, axis: str, bo
     """`sum(axis, body)`: of the rows of a value over the axis; at an element of its parent, of that element's children only."""
     if frame.implicit is not None and frame.implicit.axis == axis:  # a sum within the sum: over the same children
         return frame.scope.bring(reduced(low, frame.implicit.frame, frame, expressions.value(low, frame, body), how, e.span))
-    if (inner := _children(low, frame, axis)) is not None:
+    if (inner := _children(low, frame, axis, body)) is not None:
         return reduced(low, frame, inner, expressions.value(low, inner, body), how, e.span)
     x = expressions.value(low, frame, body)
     if not unknown(x.type) and x.type.rows != axis:
@@ -239,21 +239,52 @@ def _softmax_over(low: Lowering, frame: Frame, e: ast.Call, axis: str, body: ast
     return npt(low, frame.scope, "softmax_rows", [x], e.span)
 
 
-def _children(low: Lowering, frame: Frame, axis: str) -> Frame | None:
-    """Return a frame at each child of the current element if `axis` is nested in the axis of one that is open, else None."""
+def _children(low: Lowering, frame: Frame, axis: str, body: ast.Expr) -> Frame | None:
+    """Return a frame at each child of the current element if `body` has to be computed child by child, else None.
+
+    It has to where `axis` is nested in that of an open element and the body reads what isn't computed at that element: what other
+    elements of a visit ended with, or rows of values from outside. Otherwise the children's rows are all at hand.
+    """
     parent = low.axes[axis].parent
-    if not parent or (frame.implicit is not None and frame.implicit.axis == axis):
+    opened = next((s for s in frame.scope.chain() if isinstance(s, RegionScope) and parent and low.net.regions[s.region].axis == parent), None)
+    if opened is None or frame.scope.region != opened.region or low.net.regions[opened.region].form == "loop":
         return None
-    opened = next((s for s in frame.scope.chain() if isinstance(s, RegionScope) and low.net.regions[s.region].axis == parent), None)
-    if opened is None:
+    assert opened.outer is not None
+    outside = set(map(id, opened.outer.chain()))
+    if not any(_from_outside(frame, name, outside) for name in names(body)):
         return None
-    region = low.net.regions[opened.region]
-    scope: RegionScope
-    if region.form == "visit" and frame.scope.region == opened.region:
-        scope = ChildScope(low.net, low.net.element_region(region.parent, axis), frame.scope, axis)
-    else:
-        scope = RegionScope(low.net, low.net.element_region(frame.scope.region, axis), frame.scope)
+    scope = ChildScope(low.net, low.net.element_region(low.net.regions[opened.region].parent, axis), frame.scope, axis)
     return Frame(scope, frame, Implicit(axis, scope, frame))
+
+
+def _from_outside(frame: Frame, name: str, outside: set[int]) -> bool:
+    found = frame.find(name)
+    if frame.carry(name) is not None:
+        return True
+    if isinstance(found, Collected):
+        return id(found.scope) in outside
+    return isinstance(found, Value) and bool(found.type.rows) and id(found.scope) in outside
+
+
+def names(e: ast.Expr) -> set[str]:
+    """Return all names that stand in an expression."""
+    match e:
+        case ast.Name():
+            return {e.id}
+        case ast.Unary():
+            return names(e.operand)
+        case ast.Binary():
+            return names(e.left) | names(e.right)
+        case ast.Call():
+            return {n for part in (*e.args, *(k.value for k in e.keywords)) for n in names(part)}
+        case ast.Index():
+            return {e.base.id} | names(e.index)
+        case ast.Slice():
+            return names(e.base)
+        case ast.Join():
+            return {n for part in e.parts for n in names(part)}
+        case _:
+            return set()
 
 
 def reduced(low: Lowering, outside: Frame, inner: Frame, x: Value, how: str, span: Span) -> Value:
@@ -263,11 +294,10 @@ def reduced(low: Lowering, outside: Frame, inner: Frame, x: Value, how: str, spa
     x = scope.bring(x)
     if x.type.rows or x.type.integer:
         raise low.fail("AMP269", f"`{how}({inner.implicit.axis}, ...)` needs a single row for each child, got {shape(x.type)}", span, also=[at(x, shape(x.type))])
-    flat = isinstance(scope, ChildScope)
-    kind = Type("*" if flat else inner.implicit.axis, x.type.cols)
-    key = Through(inner.implicit.axis + PARENT_FIELD, Coord(scope.region)) if flat else None
+    kind = Type("*", x.type.cols)
+    key = Through(inner.implicit.axis + PARENT_FIELD, Coord(scope.region))
     group = low.net.add(
-        Group, region=scope.region, inputs=(x.ref, outside.scope.unit().ref), outputs=(kind,), key=key, to=outside.scope.region if flat else 0,
+        Group, region=scope.region, inputs=(x.ref, outside.scope.unit().ref), outputs=(kind,), key=key, to=outside.scope.region,
         origin=low.origin(span), name=x.name,
     )
     return npt(low, outside.scope, "reduce_rows", [Value(outside.scope, (group, 0), kind, x.span, x.name)], span, attrs={"reduce": how})

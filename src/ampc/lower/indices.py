@@ -13,7 +13,8 @@ from ampc.frontend import ast
 from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Group, Index, Match, Phi, Through, Type, Ungroup
 from ampc.ir.scope import PARENT_FIELD
 from ampc.lower import expressions
-from ampc.lower.context import Frame, Lowering, at
+from ampc.lower.context import Frame, Lowering, Stop
+from ampc.lower.context import at as at_
 from ampc.lower.emit import npt, read
 from ampc.lower.scope import ArmScope, ChildScope, RegionScope, Scope, localized, narrowed
 from ampc.lower.values import Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
@@ -127,12 +128,14 @@ def _of_value(low: Lowering, frame: Frame, base: Value, where: Element | Whole, 
         if isinstance(where, Element) and isinstance(where.index, Coord) and base.scope.region == where.index.region:
             return frame.scope.bring(base)
         raise low.fail(
-            "AMP259", f"`{e.base.id}` is a single row and has no elements", e.span, f"has shape {shape(base.type)}", also=[at(base, shape(base.type))],
+            "AMP259", f"`{e.base.id}` is a single row and has no elements", e.span, f"has shape {shape(base.type)}", also=[at_(base, shape(base.type))],
             help=f"write `{e.base.id}`; a slice `{e.base.id}[0:1]` takes columns",
         )
     if base.type.rows != axis:
-        raise low.fail("AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at(base, shape(base.type))])
+        raise low.fail("AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at_(base, shape(base.type))])
     if isinstance(where, Whole):
+        if parted(low, frame, base):
+            raise apart(low, base, base.type.rows, e.span)
         return npt(low, frame.scope, "gather", [base], e.span, fields=(where.field.ref,))
     return frame.scope.bring(row(low, frame, base, where, e.span))
 
@@ -141,31 +144,50 @@ def row(low: Lowering, frame: Frame, base: Value, where: Element, span: Span) ->
     """Return the row of `base` (over `where.axis`) at an element, in the scope that the element hangs on or an arm of it."""
     net, home = low.net, where.scope
     parent = _parent_between(low, base, where)
-    origin, name, kind = low.origin(span), base.name, Type("", base.type.cols, base.type.integer)
     outside = home.outer if parent is None else parent.outer
     assert outside is not None
-    if isinstance(home, ChildScope) and parent is None:
-        raise low.fail(
-            "AMP268", f"`{name}` has a row for each `{where.axis}` of one element; in a visit these can't be read child by child", span, "",
-            also=[at(base, shape(base.type))], help=f"compute it inside `sum({where.axis}, ...)`",
-        )
-    source = outside.bring(base)
     direct = isinstance(where.index, Coord) and net.regions[home.region].parent == outside.region
-    to = home.region if direct else net.element_region(outside.region, where.axis)
+    if (parent is None) == isinstance(home, ChildScope) or (parent is not None and not direct):
+        raise apart(low, base, where.axis, span)
+    origin, name, kind = low.origin(span), base.name, Type("", base.type.cols, base.type.integer)
+    source = outside.bring(base)
+    if net.regions[home.region].form == "loop" and not direct:
+        source = _gathered(low, outside, source, where.index, span)
+        to = home.region
+    else:
+        to = home.region if direct else net.element_region(outside.region, where.axis)
     ref = (net.add(Ungroup, region=outside.region, inputs=(source.ref,), outputs=(kind,), to=to, origin=origin, name=name), 0)
-    if parent is not None and not direct:
-        inner = home.outer
-        assert inner is not None
-        key = Through(where.axis + PARENT_FIELD, Coord(to))
-        many = Type("*", kind.cols, kind.integer)
-        group = net.add(Group, region=to, inputs=(ref, parent.unit().ref), outputs=(many,), key=key, to=parent.region, origin=origin, name=name)
-        rows = inner.bring(Value(parent, (group, 0), many, base.span, name))
-        local = home.region if isinstance(where.index, Coord) else net.element_region(inner.region, where.axis)
-        ref = (net.add(Ungroup, region=inner.region, inputs=(rows.ref,), outputs=(kind,), to=local, origin=origin, name=name), 0)
-        to, direct = local, isinstance(where.index, Coord)
-    if not direct:
+    if to != home.region or isinstance(where.index, Through):
+        if net.regions[home.region].form == "loop":  # gathered, with zeros for none
+            return Value(home, ref, kind, base.span, name)
         ref = (net.add(Flatmap, region=to, inputs=(ref,), outputs=(kind,), to=Dependents(home.region, where.index), origin=origin, name=name), 0)
     return _defined(low, frame, Value(home, ref, kind, base.span, name), where, span)
+
+
+def _gathered(low: Lowering, scope: Scope, base: Value, at: Index, span: Span) -> Value:
+    """Return the rows of `base` in the order in which a loop asks for them: a loop's turns can't be sent to one by one."""
+    if isinstance(at, Coord):
+        return base
+    rows = npt(low, scope, "gather", [base], span, fields=(FieldRef(at.field),), name=base.name)
+    return _gathered(low, scope, rows, at.at, span)
+
+
+def apart(low: Lowering, base: Value, axis: str, span: Span) -> Stop:
+    """Record that the rows of `base`, over a nested axis, don't part the way that this place asks for."""
+    parent = low.axes[axis].parent
+    help = f"compute `{base.name}` inside the block, or reduce it outside: `sum({axis}, ...)` has a row for each `{parent}`"
+    return low.fail("AMP268", f"`{base.name}` has a row for each `{axis}`; here only those of one `{parent}` could be read", span, "", also=[at_(base, shape(base.type))], help=help)
+
+
+def parted(low: Lowering, frame: Frame, base: Value) -> bool:
+    """Tell whether an element of the parent of `base`'s nested axis has been opened since: its rows here would be other ones."""
+    parent = low.axes[base.type.rows].parent if base.type.rows in low.axes else ""
+    inside = []
+    for scope in frame.scope.chain():
+        if scope is base.scope:
+            break
+        inside.append(scope)
+    return bool(parent) and any(isinstance(s, RegionScope) and low.net.regions[s.region].axis == parent for s in inside)
 
 
 def _parent_between(low: Lowering, base: Value, where: Element) -> RegionScope | None:
