@@ -291,6 +291,18 @@ def test_folders_are_numbered(tmp_path: Path) -> None:
     assert next_folder("q", tmp_path / "runs") == tmp_path / "runs" / "q-11"
 
 
+def test_resuming_a_finished_run_changes_nothing_and_reports_its_values(tmp_path: Path) -> None:
+    first = Run(tmp_path / "r").session.train(DATA, VALID)
+    again = Run(tmp_path / "r").session.train(DATA, VALID, resume=tmp_path / "r")
+    assert (again.epochs, again.validation, again.training) == (3, first.validation, first.training)
+    assert len(lines(tmp_path / "r")) == 3
+
+
+def test_a_run_of_no_epochs_writes_the_weights_it_began_with(tmp_path: Path) -> None:
+    summary = Run(tmp_path / "r", epochs=0).session.train(DATA)
+    assert summary.epochs == 0 and (tmp_path / "r" / "weights.safetensors").is_file()
+
+
 def test_resume_with_other_data_or_seed_is_refused(tmp_path: Path) -> None:
     Run(tmp_path / "r", epochs=1).session.train(DATA)
     with pytest.raises(AmpError, match=r"AMP716.*8 training instances, this data has 2"):

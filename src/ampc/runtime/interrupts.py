@@ -11,8 +11,11 @@ from types import FrameType
 from typing import Any
 
 
-class StopNow(BaseException):
-    """Raised by a second signal, or a first one where nothing is in flight. `exit_code` is 130 (SIGINT) or 143 (SIGTERM)."""
+class StopNow(KeyboardInterrupt):
+    """A KeyboardInterrupt that knows its signal: a second one, or a first one where nothing is in flight.
+
+    `exit_code` is 130 (SIGINT) or 143 (SIGTERM).
+    """
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)

@@ -80,10 +80,11 @@ class RunFolder:
             raise cannot_write(self.path, e) from e
         self.describe(options, inputs)
 
-    def reopen(self, options: RunOptions, inputs: Mapping[str, Any], epochs: int) -> None:
-        """Continue a folder: the new configuration replaces the old, and records beyond the first `epochs` epochs are dropped."""
+    def reopen(self, options: RunOptions, inputs: Mapping[str, Any], epochs: int) -> dict[str, Any]:
+        """Continue a folder: the new configuration replaces the old, records beyond the first `epochs` epochs go. Return the last that is kept."""
         path = self.path / "metrics.jsonl"
-        kept = []
+        kept: list[bytes] = []
+        last: dict[str, Any] = {}
         for line in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
             try:
                 record = msgspec.json.decode(line)
@@ -91,9 +92,11 @@ class RunFolder:
                 continue  # the last line of a killed run
             if isinstance(record, dict) and isinstance(record.get("epoch"), int) and record["epoch"] <= epochs and not record.get("interrupted"):
                 kept.append(line if line.endswith(b"\n") else line + b"\n")
+                last = record
         write_bytes(path, b"".join(kept))
         (self.path / "summary.json").unlink(missing_ok=True)
         self.describe(options, inputs)
+        return last
 
     def describe(self, options: RunOptions, inputs: Mapping[str, Any]) -> None:
         """Write what the run was asked (`config.toml`, which `ampc.toml` could be) and what it runs on (`env.json`)."""

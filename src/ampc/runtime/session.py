@@ -113,15 +113,23 @@ class Session:
         _not_empty(dataset)
         self.engine.bind(dataset)
         self.on_event(Phase("validate", 0, 0, dataset.n))
-        result = self.engine.run(dataset, np.arange(dataset.n), train=False, on_progress=self.on_event)
-        return defined_values(result)
+        return defined_values(self._forward(dataset))
 
     def predict(self, dataset: Dataset) -> dict[str, list[Array]]:
         """Return for each `output` of the program one float32 [rows, columns] array per instance, in the order of `dataset`."""
         _not_empty(dataset)
         self.engine.bind(dataset)
         self.on_event(Phase("predict", 0, 0, dataset.n))
-        return self.engine.run(dataset, np.arange(dataset.n), train=False, outputs=True, on_progress=self.on_event).outputs
+        return self._forward(dataset, outputs=True).outputs
+
+    def _forward(self, dataset: Dataset, *, outputs: bool = False) -> EpochResult:
+        with Interrupts() as interrupts:
+            interrupts.draining = True
+            order = np.arange(dataset.n)
+            result = self.engine.run(dataset, order, train=False, outputs=outputs, on_progress=self.on_event, stop=interrupts.requested)
+        if result.interrupted:
+            raise StopNow(interrupts.exit_code)
+        return result
 
     # ------------------------------------------------------------------------------------------ training
 
@@ -148,8 +156,11 @@ class Session:
                 if self.folder is not None:
                     if loaded is None:
                         self.folder.create(self.options, self.inputs)
+                        self.folder.weights(self.engine.parameters, self.program)
                     else:
-                        self.folder.reopen(self.options, self.inputs, self.state.epoch)
+                        last = self.folder.reopen(self.options, self.inputs, self.state.epoch)
+                        self.summary.training = {"loss": last.get("loss"), **last.get("metrics", {})} if last else {}
+                        self.summary.validation, self.summary.undefined = last.get("validation", {}), last.get("undefined", {})
                 self.summary.skipped = training.skipped
                 if training.skipped:
                     self.on_event(
