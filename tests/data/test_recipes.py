@@ -19,9 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 from data_graphs import LR, F, instance
 
+from ampc import frontend, lower
 from ampc.data import find, read
-from ampc.data.recipes import RECIPES, babi15, images, list_reduction, sst
+from ampc.data.recipes import RECIPES, babi15, images, list_reduction, made_up, sst
 from ampc.diagnostics import AmpError
+from ampc.ir.graph import Graph
 
 IMAGES = {n: instance(F("image", "float", columns=n), F("label", "int", below=10)) for n in (64, 784)}
 TREE = instance(
@@ -431,3 +433,46 @@ def test_every_recipe_explains_itself(name: str) -> None:
     recipe = RECIPES[name]
     assert recipe.name == name and recipe.help and recipe.help[0].islower()
     assert all(o.help for o in recipe.options)
+
+
+# ------------------------------------------------------------------------------------------------ bundled models
+
+MODELS = Path(__file__).parents[2] / "models"
+
+
+def graph_of(model: str, **overrides: int) -> Graph:
+    parsed = frontend.parse((MODELS / f"{model}.amp").read_text(), f"{model}.amp")
+    frontend.check(parsed)
+    return lower.lower(parsed, dict(overrides))
+
+
+@pytest.mark.parametrize("name", sorted(made_up.TASKS))
+def test_made_up_tasks_fit_their_models(name: str, tmp_path: Path) -> None:
+    RECIPES[name].make(tmp_path / "d", options={"train": 200, "valid": 20})
+    graph = graph_of(name)
+    files = find(tmp_path / "d", ("train", "valid"))
+    data = read(files["train"], graph)
+    assert data.n == 200 and read(files["valid"], graph).n == 20
+    label = next((f.name for f in graph.fields if f.name in ("label", "tag", "alarm")), None)
+    if label:
+        assert len(np.unique(data.columns[label])) == (graph.field[label].below or 2), "every class occurs"
+
+
+def test_published_data_fit_their_models(mnist: Path, molecules: Path, tmp_path: Path) -> None:
+    (molecules / "train.txt").write_text("(3 (2 The) (2 film))\n")
+    (molecules / "dev.txt").write_text("(2 new)\n")
+    (molecules / "test.txt").write_text("(2 film)\n")
+    for part in ("train", "test"):
+        (molecules / f"fold01_{part}_graphs.txt").write_text(STORY_TEXT)
+    for name, source, options in (("mnist", mnist, {}), ("qm9", molecules, {}), ("sst", molecules, {}), ("babi15", molecules, {"train": 1})):
+        RECIPES[name].make(tmp_path / "out" / name, source, options)
+        read(find(tmp_path / "out" / name)["train"], graph_of(RECIPES[name].model))
+    small = {"train": 3, "valid": 1}
+    RECIPES["babi15_inflated"].make(tmp_path / "b", options=small)
+    assert read(find(tmp_path / "b")["train"], graph_of("babi15_ggsnn", names=54)).n == 12
+    RECIPES["list_reduction"].make(tmp_path / "l", options=small)
+    assert read(find(tmp_path / "l")["train"], graph_of("list_reduction")).n == 3
+
+
+def test_every_model_has_data() -> None:
+    assert {r.model for r in RECIPES.values()} == {p.stem for p in MODELS.glob("*.amp")}

@@ -198,7 +198,7 @@ def _floats(spec: Spec, c: Column, problems: Problems, on_nan: OnNan, bad_rows: 
         values = whole.reshape(-1)
     else:
         values = c.values
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         out = values.astype(np.float32)
     finite = np.isfinite(out)
     if not finite.all():

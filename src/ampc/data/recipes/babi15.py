@@ -182,6 +182,7 @@ RECIPE = Recipe(
         Option("holdout", "int", 0, "how many of the last training stories to validate on; 0: validate on the test stories", 0, 999),
         _BOTH,
     ),
+    model="babi15_ggsnn",
 )
 INFLATED_RECIPE = Recipe(
     "babi15_inflated",
@@ -195,6 +196,7 @@ INFLATED_RECIPE = Recipe(
         Option("questions", "int", 4, "how many questions a story", 1, 5000),
         _BOTH,
     ),
+    model="babi15_ggsnn",
 )
 
 __all__ = ["INFLATED_RECIPE", "RECIPE", "Story", "answers", "inflate", "read_stories", "table"]

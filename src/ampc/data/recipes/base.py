@@ -48,13 +48,17 @@ Build = Callable[[Path | None, Mapping[str, Any], int], Product]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recipe:
-    """A named way to make a data folder. `build(source, options, seed)` does the work; `needs_source` asks for `--from DIR`."""
+    """A named way to make a data folder. `build(source, options, seed)` does the work; `needs_source` asks for `--from DIR`.
+
+    `model` is the bundled model that reads the data.
+    """
 
     name: str
     help: str
     needs_source: bool
     build: Build
     options: tuple[Option, ...] = ()
+    model: str = ""
 
     def make(
         self,
@@ -77,7 +81,14 @@ class Recipe:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise error("AMP820", f"the seed is {seed!r}, expected a whole number of 0 or more")
         product = self.build(source, chosen, seed)
-        meta = {"recipe": self.name, "seed": seed, "options": chosen, "instances": {k: t.num_rows for k, t in product.tables.items()}, **product.meta}
+        meta = {
+            "recipe": self.name,
+            "model": self.model,
+            "seed": seed,
+            "options": chosen,
+            "instances": {k: t.num_rows for k, t in product.tables.items()},
+            **product.meta,
+        }
         return _publish(out, product, meta, force)
 
     def checked(self, options: Mapping[str, Any]) -> dict[str, Value]:

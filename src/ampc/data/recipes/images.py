@@ -112,6 +112,7 @@ MNIST = Recipe(
     True,
     build_mnist,
     (Option("holdout", "int", 0, "how many of the last training images to validate on; 0: validate on the test images", 0),),
+    model="mnist_mlp",
 )
 DIGITS = Recipe(
     "digits",
@@ -119,6 +120,7 @@ DIGITS = Recipe(
     False,
     build_digits,
     (Option("valid", "int", 360, "how many images to validate on", 1, 1796),),
+    model="digits_mlp",
 )
 
 __all__ = ["DIGITS", "MNIST", "read_idx"]

@@ -107,6 +107,7 @@ RECIPE = Recipe(
         Option("train", "int", 100_000, "how many training sequences", 1, 10_000_000),
         Option("valid", "int", 10_000, "how many validation sequences", 1, 1_000_000),
     ),
+    model="list_reduction",
 )
 
 __all__ = ["RECIPE", "codes", "draw", "labels"]

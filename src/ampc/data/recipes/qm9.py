@@ -132,6 +132,7 @@ RECIPE = Recipe(
     True,
     build,
     (Option("limit", "int", 0, "at most so many molecules a part; 0: all", 0),),
+    model="qm9_ggsnn",
 )
 
 __all__ = ["RECIPE", "read_npz"]

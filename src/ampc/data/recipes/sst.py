@@ -145,6 +145,7 @@ RECIPE = Recipe(
         Option("lower", "flag", False, "write all words in lower case"),
         Option("min_count", "int", 1, "training words seen fewer times are unknown", 1),
     ),
+    model="sentiment_tree_lstm",
 )
 
 __all__ = ["RECIPE", "parse_tree", "read_trees"]
