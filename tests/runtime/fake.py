@@ -50,7 +50,7 @@ class FakeEngine:
         self.moment = 0.0
         if parameters:
             self.set_parameters(parameters)
-        self.learning_rate = 1.0
+        self.learning_rate = options.learning_rate
         self.compile_seconds = 0.0
         self.seen: list[list[int]] = []
         self.bound: list[str] = []
@@ -101,7 +101,7 @@ class FakeEngine:
 
     def update(self, held: list[float]) -> None:
         self.moment = 0.9 * self.moment + sum(held) / len(held)
-        self.w -= self.options.learning_rate * self.learning_rate * (self.moment if self.options.optimizer == "momentum" else sum(held) / len(held))
+        self.w -= self.learning_rate * (self.moment if self.options.optimizer == "momentum" else sum(held) / len(held))
         held.clear()
 
     @property

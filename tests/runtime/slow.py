@@ -23,7 +23,7 @@ class SlowEngine:
 
     def __init__(self, graph: Graph, options: EngineOptions, parameters: dict[str, Any] | None = None) -> None:
         self.graph, self.options = graph, options
-        self.learning_rate = 1.0
+        self.learning_rate = options.learning_rate
         self._parameters = initial_parameters(graph, options.seed)
         self._parameters.update(parameters or {})
 
@@ -66,7 +66,7 @@ class SlowEngine:
         for name, w in self._parameters.items():
             gradients = [g[name] for g in held if name in g]
             if gradients:
-                rate = np.float32(self.options.learning_rate * self.learning_rate)
+                rate = np.float32(self.learning_rate)
                 self._parameters[name] = (w - rate * (sum(gradients) / np.float32(len(gradients)))).astype(np.float32)
         for layer in updates:
             updates[layer] += 1

@@ -19,7 +19,7 @@ class EngineLike(Protocol):
     """What a session needs of an engine."""
 
     compile_seconds: float
-    learning_rate: float
+    learning_rate: float  # the base rate times the factor of a schedule
 
     def bind(self, dataset: Dataset) -> None: ...
 

@@ -239,7 +239,7 @@ class Session:
         )
 
     def _set_rate(self, factor: float) -> None:
-        self.engine.learning_rate = factor
+        self.engine.learning_rate = self.options.learning_rate * factor
 
     def _validate(self, validation: Dataset | None, epoch: int, interrupts: Interrupts) -> tuple[EpochResult | None, float]:
         if validation is None:
