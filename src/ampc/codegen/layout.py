@@ -26,10 +26,7 @@ class H(IntEnum):
     NONFINITE = 48
     """1 + the number of the first instance whose loss was not finite; the next word holds its segment."""
     NONFINITE_COUNT = 56
-    BEATS = 64
-    """Turns in which something happened, for the watchdog (written by the source's worker)."""
-
-    TRAIN = 72
+    TRAIN = 64
     """1: backward computes gradients; 0: it only answers."""
     UPDATE = auto()
     """1: layers update themselves; 0: gradients stay in their accumulators."""
@@ -39,16 +36,19 @@ class H(IntEnum):
     GROUP = auto()
     """Slots in a cohort: admitted together."""
     COHORTS = auto()
-    COHORT_SIZE0 = auto()
-    """I: how many instances each cohort has in flight; then how many were admitted."""
+    COHORT0 = auto()
+    """I: how many instances each cohort has in flight; then the stack of idle cohorts."""
+    IDLE = auto()
+    """Height of that stack."""
     BATCH = auto()
     """Synchronous mode: instances between two updates."""
     IN_BATCH = auto()
+    """Instances admitted since the last update; -1 while layers are being told to update."""
     TOTAL = auto()
-    """Instances of this pass; their numbers are at ORDER0."""
+    """Instances of this pass; their numbers are at ORDER0, and TOTAL words on a mark for each that has retired."""
     ORDER0 = auto()
     BREAKS0 = auto()
-    """I: 1 at each position of the order where a new group must begin, or -1 for groups by count alone."""
+    """I: 1 at each position of the order where a new group must begin."""
     ARENA0 = auto()
     """F: slot s has its arena at ARENA0 + s * ARENA_STRIDE."""
     ARENA_STRIDE = auto()
@@ -84,10 +84,7 @@ class H(IntEnum):
     HYPER0 = auto()
     """D: doubles of layer l from HYPER0 + l * HYPER on, see `P`."""
     WEIGHT0 = auto()
-    """D: 1 / (messages of the slot's instance through layer l) at WEIGHT0 + slot * LAYERS + l; 0: count them."""
-    TRACE0 = auto()
-    """I: trace buffer of worker w at TRACE0 + w * TRACE_STRIDE; 0: no trace."""
-    TRACE_STRIDE = auto()
+    """D: 1 / (firings of instance i for layer l) at WEIGHT0 + i * LAYERS + l; 0: they are counted as they happen."""
     SCHEDULE = auto()
     """0: most waiting rows first (backward counts double); 1: drawn by the step driver's random numbers."""
     RANDOM = auto()
@@ -165,13 +162,6 @@ class L(IntEnum):
     """Offset in a slot's counters where forward messages are counted; -1: the number is known beforehand."""
     UPDATES = 13
     """Updates made in this pass."""
-    STASH = 14
-    """F: ring of past parameters (policy `stash`); 0: none."""
-    STASH_DEPTH = 15
-    POLICY = 16
-    """0 plain, 1 stash, 2 discrepancy correction."""
-    PREVIOUS = 17
-    """F: the parameters' change in the last update (policy 2); 0: none."""
 
 
 class P(IntEnum):
@@ -189,12 +179,11 @@ class P(IntEnum):
     L2 = 8
     CLIP_NORM = 9
     CLIP_VALUE = 10
-    CORRECTION = 11
 
 
 SEG = 8
-LAYER = 20
-HYPER = 16
+LAYER = 16
+HYPER = 12
 STALENESS_BINS = 256
 FIRST_CELL = 160
 BIG = 1 << 40

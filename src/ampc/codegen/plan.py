@@ -87,6 +87,11 @@ class Plan:
 def make_plan(graph: Graph, device_of: Mapping[int, int]) -> Plan:
     """Return the segments of `graph`, given the device of each node (a node that is not listed is on device 0)."""
     graph, device_of = _add_relays(graph, dict(device_of))
+    for node in graph.nodes:
+        if isinstance(node, Group) and node.outputs[0].rows == "*":
+            # As many rows as came together have no place of their own in an arena: whoever reduces them sits with the Group.
+            for reader in _readers(graph, (node.id, 0)):
+                device_of[reader] = device_of.get(node.id, 0)
     group_of = _merge(graph, device_of)
     members: dict[int, list[AnyNode]] = defaultdict(list)
     for node in _topological(graph):
@@ -114,6 +119,19 @@ def is_direct(graph: Graph, ref: Ref) -> Ref:
         ref = node.inputs[0]
         node = graph.by_id[ref[0]]
     return ref
+
+
+def _readers(graph: Graph, ref: Ref) -> Iterator[int]:
+    """Payload nodes that read a port directly or through broadcasts."""
+    reader = graph.readers.get(ref)
+    if reader is None:
+        return
+    node = graph.by_id[reader[0]]
+    if isinstance(node, Bcast):
+        for port in range(len(node.outputs)):
+            yield from _readers(graph, (node.id, port))
+    else:
+        yield node.id
 
 
 # -------------------------------------------------------------------------------------------------- relays

@@ -16,6 +16,7 @@ from ampc.ir.nodes import (
     Bcast, Cond, Coord, Decided, Dealt, Dependents, Enter, First, Flatmap, Group, Index, Isu, Leave, Match, Next, Over, Phi, Ref, Source, Test, Through,
     Ungroup, Within,
 )  # fmt: skip
+from ampc.ir.scope import chain
 
 # ------------------------------------------------------------------------------------------------ the trees
 
@@ -84,6 +85,17 @@ class Place:
     row: str | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Inverse:
+    """A loop over the elements that name an element: `variable` from `first` to `last`, `lines` within, the state that they give."""
+
+    variable: str
+    first: str
+    last: str
+    lines: tuple[str, ...]
+    state: State
+
+
 class Routes:
     """Follows messages of `plan` in the words of one function (`states`)."""
 
@@ -95,6 +107,16 @@ class Routes:
         self.inputs = {port for s in plan.segments for port in s.inputs}
 
     # ---------------------------------------------------------------------------------------------- forward
+
+    def has_reader(self, ref: Ref) -> bool:
+        """Whether a message from `ref` can reach a segment that waits for it."""
+        reader = self.graph.readers.get(ref)
+        if reader is None:
+            return False
+        node = self.graph.by_id[reader[0]]
+        if isinstance(node, PAYLOAD):
+            return reader in self.inputs
+        return any(self.has_reader((node.id, p)) for p in range(len(node.outputs)))
 
     def tree(self, ref: Ref, state: State) -> tuple[Tree, ...]:
         """Return where a message leaving output port `ref` at `state` goes. Ports that nobody waits for give nothing."""
@@ -124,6 +146,8 @@ class Routes:
                 v = self.text.name("e")
                 then = self.tree((node.id, 0), state.inner(r, v))
                 row = v if isinstance(node, Ungroup) else ""
+                if row and region.reverse:
+                    row = f"({self.states.extent(region, state)} - 1 - {v})"
                 return (Many(f"for {v} in range({self.states.extent(region, state)}):", (), then, row),) if then else ()
             case Flatmap(to=Dependents(region=r, at=index)):
                 return self._dependents(node, r, index, state)
@@ -131,20 +155,18 @@ class Routes:
 
     def _dependents(self, node: Flatmap, r: int, index: Index, state: State) -> tuple[Tree, ...]:
         """To every element of region `r` whose index names the element that `state` is at."""
-        opening, lines, target = self.inverse(r, index, state)
-        then = self.tree((node.id, 0), target)
-        return (Many(opening, lines, then),) if then else ()
+        found = self.inverse(r, index, state)
+        then = self.tree((node.id, 0), found.state)
+        return (Many(f"for {found.variable} in range({found.first}, {found.last}):", found.lines, then),) if then else ()
 
-    def inverse(self, r: int, index: Index, state: State) -> tuple[str, tuple[str, ...], State]:
-        """Return a loop over the states of region `r` at which `index` names the element of `state`: head, lines, state.
+    def inverse(self, r: int, index: Index, state: State) -> Inverse:
+        """Return how to go over the states of region `r` at which `index` names the element of `state`.
 
         The lists are made when the engine is bound to data: for each element of the named axis, the elements that name it.
         """
         assert isinstance(index, Through) and isinstance(index.at, Coord), "a verified graph has one field between the two"
         here = self.states.position(Coord(state.region), state)
         decl = self.states.declared(index.field)
-        number = self.states.field(index.field)
-        del number
         starts = self.text.cell("named_starts", "inverse_starts", index.field)
         listed = self.text.cell("named_list", "inverse_list", index.field)
         v, e = self.text.name("j"), self.text.name("e")
@@ -170,8 +192,8 @@ class Routes:
             lines.append(f"{inner} = {self.states.extent(region, State(region.parent, coords))} - 1 - {e}")
             e = inner
         coords[r] = e
-        order = [q.id for q in _chain(self.graph, r)]
-        return f"for {v} in range(at(XI, {where}), at(XI, {where} + 1)):", tuple(lines), State(r, {q: coords[q] for q in order})
+        order = [q.id for q in chain(self.graph, r)]
+        return Inverse(v, f"at(XI, {where})", f"at(XI, {where} + 1)", tuple(lines), State(r, {q: coords[q] for q in order}))
 
     def tests(self, test: Test, state: State) -> tuple[str, ...]:
         """Return one condition for each way but the last."""
@@ -234,7 +256,7 @@ class Routes:
         """The state of `region` that stands at the element which `index` names at `state`."""
         target = self.graph.regions[region]
         position = self.states.position(index, state)
-        coords = {q.id: state.coords[q.id] for q in _chain(self.graph, region) if q.id in state.coords and q.id != region}
+        coords = {q.id: state.coords[q.id] for q in chain(self.graph, region) if q.id in state.coords and q.id != region}
         if target.reverse:
             position = f"({self.states.extent(target, State(target.parent, coords))} - 1 - {position})"
         return State(region, {**coords, region: position})
@@ -247,8 +269,8 @@ class Routes:
         match node:
             case Bcast() | Cond():
                 return self.locate(node.inputs[0], state)
-            case Phi(test=test):
-                return Place(("phi", node.id), ref, state, more=1 if isinstance(test, First) else 0)
+            case Phi():
+                return self.phi_place(node.id, state)
             case Isu(map=Enter(region=r)):
                 return self.locate(node.inputs[0], state.outer(self.graph.regions[r].parent))
             case Isu(map=Next(region=r)):
@@ -265,6 +287,16 @@ class Routes:
                 place = self.locate(node.inputs[0], state.outer(self.graph.regions[r].parent))
                 return dataclasses.replace(place, row=row)
         raise AssertionError(f"no payload behind {type(node).__name__}")
+
+    def phi_place(self, phi: int, state: State) -> Place:
+        """The storage of a Phi; that of a loop's has one state more than turns, for what leaves the loop."""
+        node = self.graph.by_id[phi]
+        assert isinstance(node, Phi)
+        return Place(("phi", phi), (phi, 0), state, more=1 if isinstance(node.test, First) else 0)
+
+    def gradient_place(self, port: Port, state: State) -> Place:
+        """Where the reader at `port` leaves the gradient of the message that it received at `state`."""
+        return Place(("g", *port), self.graph.by_id[port[0]].inputs[port[1]], state)
 
     def address(self, place: Place) -> str:
         """Text of the offset in F of a place's (first) row. Asks for a cell with the storage's offset in a slot's arena."""
@@ -290,8 +322,3 @@ class Routes:
 def _cases(value: str, cases: tuple[tuple[int, ...], ...]) -> tuple[str, ...]:
     return tuple(" or ".join(f"{value} == {v}" for v in case) or "False" for case in cases)
 
-
-def _chain(graph, region):  # type: ignore[no-untyped-def]
-    from ampc.ir.scope import chain
-
-    return chain(graph, region)

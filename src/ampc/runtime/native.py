@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numba import config, njit, types
 
+from ampc.runtime import cache
+
 JIT = not config.DISABLE_JIT
+config.CACHE_DIR = str(cache.folder())
 
 # `nnan` and `ninf` stay out: they would let LLVM drop tests for NaN and infinity.
 FASTMATH = {"contract", "afn", "arcp", "nsz", "reassoc"}
@@ -280,3 +283,19 @@ def erf(x):  # type: ignore[no-untyped-def]
 def softplus(x):  # type: ignore[no-untyped-def]
     """log(1 + e^x) without overflow."""
     return max(x, F0) + np.float32(math.log1p(exp(-abs(x))))
+
+
+@njit(**KERNEL)
+def maximum(a, b):  # type: ignore[no-untyped-def]
+    """The larger of two; NaN if the first is."""
+    return a if a > b or a != a else b
+
+
+@njit(**KERNEL)
+def minimum(a, b):  # type: ignore[no-untyped-def]
+    return a if a < b or a != a else b
+
+
+@njit(**KERNEL)
+def power(a, b):  # type: ignore[no-untyped-def]
+    return np.float32(math.pow(a, b))

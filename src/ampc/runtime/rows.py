@@ -96,18 +96,136 @@ def add_broadcast_sum(F, y, yc, x, xc, m, more):
 
 @njit(**KERNEL)
 def lookup(F, I, y, table, ids, m, c):
+    """y[r] = table[ids[r]]; zeros for -1."""
     for r in range(m):
-        copy(F, y + r * c, F, table + at(I, ids + r) * c, c)
+        e = at(I, ids + r)
+        if e >= 0:
+            copy(F, y + r * c, F, table + e * c, c)
+        else:
+            zero(F, y + r * c, c)
 
 
 @njit(**KERNEL)
 def scatter_add(F, I, table, ids, x, m, c):
-    """table[ids[r]] += x[r]"""
+    """table[ids[r]] += x[r]; -1 goes nowhere."""
     for r in range(m):
-        a = table + at(I, ids + r) * c
-        b = x + r * c
+        e = at(I, ids + r)
+        if e >= 0:
+            add(F, table + e * c, x + r * c, c)
+
+
+@njit(**KERNEL)
+def unpack(F, I, y, x, order, m, c):
+    """y[order[r]] = x[r]"""
+    for r in range(m):
+        copy(F, y + at(I, order + r) * c, F, x + r * c, c)
+
+
+@njit(**KERNEL)
+def sort_rows(I, order, starts, ids, m, k):
+    """Stable counting sort of rows by ids in 0..k-1: member j has `order[starts[j]:starts[j+1]]`; -1 comes last, after `starts[k]`."""
+    for j in range(2 * k + 2):
+        put(I, starts + j, 0)
+    for r in range(m):
+        e = at(I, ids + r)
+        if e >= 0:
+            put(I, starts + e + 1, at(I, starts + e + 1) + 1)
+    for j in range(k):
+        put(I, starts + j + 1, at(I, starts + j + 1) + at(I, starts + j))
+        put(I, starts + k + 1 + j, at(I, starts + j))
+    put(I, starts + 2 * k + 1, at(I, starts + k))
+    for r in range(m):
+        e = at(I, ids + r)
+        e = e if e >= 0 else k
+        p = at(I, starts + k + 1 + e)
+        put(I, order + p, r)
+        put(I, starts + k + 1 + e, p + 1)
+
+
+@njit(**KERNEL)
+def scatter_sum(F, I, y, x, ids, m, n, c):
+    """y[n, c] = for each row the sum of the rows of x that `ids` sends there. Long sums are kept in float64 where there is one column."""
+    if c == 1:
+        # A star of many edges: float32 alone would lose the small ones. The second pass adds what rounding left over (Kahan, per row).
+        zero(F, y, n)
+        _scatter_column(F, I, y, x, ids, m, n)
+        return
+    zero(F, y, n * c)
+    scatter_add(F, I, y, ids, x, m, c)
+
+
+@njit(**KERNEL)
+def _scatter_column(F, I, y, x, ids, m, n):
+    r = 0
+    while r < m:
+        e = at(I, ids + r)
+        total = 0.0
+        while r < m and at(I, ids + r) == e:
+            total += np.float64(at(F, x + r))
+            r += 1
+        if e >= 0:
+            put(F, y + e, np.float32(np.float64(at(F, y + e)) + total))
+
+
+@njit(**KERNEL)
+def scatter_mean(F, I, y, x, ids, m, n, c):
+    scatter_sum(F, I, y, x, ids, m, n, c)
+    for e in range(n):
+        k = 0
+        for r in range(m):
+            k += 1 if at(I, ids + r) == e else 0
+        if k > 1:
+            for j in range(c):
+                put(F, y + e * c + j, at(F, y + e * c + j) / np.float32(k))
+
+
+@njit(**KERNEL)
+def scatter_max(F, I, y, x, ids, m, n, c):
+    zero(F, y, n * c)
+    for e in range(n):
+        seen = 0
+        for r in range(m):
+            if at(I, ids + r) == e:
+                for j in range(c):
+                    v = at(F, x + r * c + j)
+                    if seen == 0 or v > at(F, y + e * c + j):
+                        put(F, y + e * c + j, v)
+                seen = 1
+
+
+@njit(**KERNEL)
+def scatter_sum_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
+    for r in range(m):
+        e = at(I, ids + r)
+        if e >= 0:
+            store(F, dx + r * c, dy + e * c, c, more)
+        elif not more:
+            zero(F, dx + r * c, c)
+
+
+@njit(**KERNEL)
+def scatter_mean_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
+    for r in range(m):
+        e = at(I, ids + r)
+        k = 0
+        for q in range(m):
+            k += 1 if at(I, ids + q) == e else 0
         for j in range(c):
-            put(F, a + j, at(F, a + j) + at(F, b + j))
+            old = at(F, dx + r * c + j) if more else F0
+            put(F, dx + r * c + j, old + (at(F, dy + e * c + j) / np.float32(k) if e >= 0 else F0))
+
+
+@njit(**KERNEL)
+def scatter_max_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
+    if not more:
+        zero(F, dx, m * c)
+    for e in range(n):
+        for j in range(c):
+            done = 0
+            for r in range(m):
+                if done == 0 and at(I, ids + r) == e and at(F, x + r * c + j) == at(F, y + e * c + j):
+                    put(F, dx + r * c + j, at(F, dx + r * c + j) + at(F, dy + e * c + j))
+                    done = 1
 
 
 @njit(**KERNEL)
@@ -519,7 +637,8 @@ def cross_entropy(F, I, x, ids, m, c):
         s = 0.0
         for j in range(c):
             s += math.exp(np.float64(at(F, a + j)) - np.float64(top))
-        total += math.log(s) + (np.float64(top) - np.float64(at(F, a + at(I, ids + r))))
+        if at(I, ids + r) >= 0:
+            total += math.log(s) + (np.float64(top) - np.float64(at(F, a + at(I, ids + r))))
     return total
 
 
@@ -535,10 +654,11 @@ def cross_entropy_bwd(F, I, dx, x, ids, m, c, weight, more):
         s = F0
         for j in range(c):
             s += exp(at(F, a + j) - top)
-        scale = weight / s
         label = at(I, ids + r)
+        mine = weight if label >= 0 else F0
+        scale = mine / s
         for j in range(c):
-            g = exp(at(F, a + j) - top) * scale - (weight if j == label else F0)
+            g = exp(at(F, a + j) - top) * scale - (mine if j == label else F0)
             put(F, d + j, (at(F, d + j) + g) if more else g)
 
 
@@ -561,6 +681,8 @@ def top_k(F, I, x, ids, m, c, k):
     for r in range(m):
         a = x + r * c
         label = at(I, ids + r)
+        if label < 0:
+            continue
         mine = at(F, a + label)
         above = 0
         for j in range(c):
@@ -571,35 +693,54 @@ def top_k(F, I, x, ids, m, c, k):
 
 
 @njit(**KERNEL)
+def known_labels(I, ids, m):
+    k = 0
+    for r in range(m):
+        k += 1 if at(I, ids + r) >= 0 else 0
+    return k
+
+
+@njit(**KERNEL)
+def known_values(F, t, count):
+    k = 0
+    for i in range(count):
+        k += 1 if at(F, t + i) == at(F, t + i) else 0
+    return k
+
+
+# Targets that are NaN (none) are left out of everything below.
+
+
+@njit(**KERNEL)
 def squared(F, x, t, count):
     total = 0.0
     for i in range(count):
         d = np.float64(at(F, x + i)) - np.float64(at(F, t + i))
-        total += d * d
+        total += d * d if at(F, t + i) == at(F, t + i) else 0.0
     return total
 
 
 @njit(**KERNEL)
-def squared_bwd(F, dx, x, t, count, weight, more):
+def squared_bwd(F, g, x, t, count, weight):
     for i in range(count):
-        old = at(F, dx + i) if more else F0
-        put(F, dx + i, old + weight * np.float32(2) * (at(F, x + i) - at(F, t + i)))
+        d = weight * np.float32(2) * (at(F, x + i) - at(F, t + i))
+        put(F, g + i, d if at(F, t + i) == at(F, t + i) else F0)
 
 
 @njit(**KERNEL)
 def absolute(F, x, t, count):
     total = 0.0
     for i in range(count):
-        total += abs(np.float64(at(F, x + i)) - np.float64(at(F, t + i)))
+        d = abs(np.float64(at(F, x + i)) - np.float64(at(F, t + i)))
+        total += d if at(F, t + i) == at(F, t + i) else 0.0
     return total
 
 
 @njit(**KERNEL)
-def absolute_bwd(F, dx, x, t, count, weight, more):
+def absolute_bwd(F, g, x, t, count, weight):
     for i in range(count):
         d = at(F, x + i) - at(F, t + i)
-        g = weight if d > F0 else (-weight if d < F0 else F0)
-        put(F, dx + i, (at(F, dx + i) if more else F0) + g)
+        put(F, g + i, weight if d > F0 else (-weight if d < F0 else F0))
 
 
 @njit(**KERNEL)
@@ -608,16 +749,17 @@ def huber(F, x, t, count, delta):
     wide = np.float64(delta)
     for i in range(count):
         d = abs(np.float64(at(F, x + i)) - np.float64(at(F, t + i)))
-        total += 0.5 * d * d if d <= wide else wide * (d - 0.5 * wide)
+        v = 0.5 * d * d if d <= wide else wide * (d - 0.5 * wide)
+        total += v if at(F, t + i) == at(F, t + i) else 0.0
     return total
 
 
 @njit(**KERNEL)
-def huber_bwd(F, dx, x, t, count, delta, weight, more):
+def huber_bwd(F, g, x, t, count, delta, weight):
     for i in range(count):
         d = at(F, x + i) - at(F, t + i)
-        d = min(max(d, -delta), delta)
-        put(F, dx + i, (at(F, dx + i) if more else F0) + weight * d)
+        v = delta if d > delta else (-delta if d < -delta else d)
+        put(F, g + i, weight * v if at(F, t + i) == at(F, t + i) else F0)
 
 
 @njit(**KERNEL)
@@ -626,23 +768,41 @@ def binary_cross_entropy(F, x, t, count):
     total = 0.0
     for i in range(count):
         z = np.float64(at(F, x + i))
-        total += max(z, 0.0) - z * np.float64(at(F, t + i)) + math.log1p(math.exp(-abs(z)))
+        v = (z if z > 0.0 or z != z else 0.0) - z * np.float64(at(F, t + i)) + math.log1p(math.exp(-abs(z)))
+        total += v if at(F, t + i) == at(F, t + i) else 0.0
     return total
 
 
 @njit(**KERNEL)
-def binary_cross_entropy_bwd(F, dx, x, t, count, weight, more):
+def binary_cross_entropy_bwd(F, g, x, t, count, weight):
     for i in range(count):
         s = F1 / (F1 + exp(-at(F, x + i)))
-        put(F, dx + i, (at(F, dx + i) if more else F0) + weight * (s - at(F, t + i)))
+        put(F, g + i, weight * (s - at(F, t + i)) if at(F, t + i) == at(F, t + i) else F0)
 
 
 @njit(**KERNEL)
 def binary_accuracy(F, x, t, count):
     hits = 0
     for i in range(count):
-        hits += 1 if (at(F, x + i) > F0) == (at(F, t + i) > np.float32(0.5)) else 0
+        known = at(F, t + i) == at(F, t + i)
+        hits += 1 if known and (at(F, x + i) > F0) == (at(F, t + i) >= np.float32(0.5)) else 0
     return np.float64(hits)
+
+
+@njit(**KERNEL)
+def subtract(F, y, x, count, more):
+    """y = (y if more) - x"""
+    for i in range(count):
+        old = at(F, y + i) if more else F0
+        put(F, y + i, old - at(F, x + i))
+
+
+@njit(**KERNEL)
+def subtract_product(F, y, x, weight, count, more):
+    """y = (y if more) - weight * x"""
+    for i in range(count):
+        old = at(F, y + i) if more else F0
+        put(F, y + i, old - weight * at(F, x + i))
 
 
 @njit(**KERNEL)

@@ -1,0 +1,414 @@
+"""Backward text of every operation: from the gradient of a node's output to those of its operands and parameters.
+
+A writer is called only if the output has a gradient. It asks `Backward` where an operand's gradient goes, which also tells whether to write
+there or to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ampc.codegen import forward
+from ampc.codegen.firing import Buffer, Firing, Shared
+from ampc.codegen.forward import column_scale, constants, dropout_keys, loss_call, nested_outer, row_index, segments, spread, targets
+from ampc.codegen.plan import Segment
+from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
+from ampc.ir.ops import OPS
+
+Key = Ref | tuple[str, int, int]
+Writer = Callable[["Backward", Any, Buffer], None]
+
+
+class Backward(Firing):
+    """The backward function of a segment: values made or loaded when asked for, gradients by the value they belong to."""
+
+    def __init__(self, shared: Shared, segment: Segment) -> None:
+        super().__init__(shared, segment, 1)
+        self.gradients: dict[Key, Buffer] = {}
+
+    def missing(self, key: Key) -> Buffer:
+        """Make a forward value again: gathered from an input, computed anew if cheap, else loaded from where forward kept it."""
+        if len(key) == 3:
+            return self.gather_input(key[1], key[2])
+        node = self.graph.by_id[key[0]]
+        if forward.is_cheap(node):
+            for port, buffer in enumerate(forward.write(self, node)):
+                self.values[(node.id, port)] = buffer
+            return self.values[key]
+        kind = node.outputs[key[1]]
+        target = self.buffer(kind.cols, kind.rows)
+        with self.tokens() as state:
+            place = self.stored(key, state)
+            self.shared.saved.add(place.key)
+            self.copy_in(target, self.routes.address(place))
+        return target
+
+    def wants(self, node: AnyNode, port: int) -> bool:
+        """Whether anyone wants the gradient of an input."""
+        return node.inputs[port] in self.plan.needs_gradient
+
+    def into(self, node: AnyNode, port: int, space: str) -> tuple[Buffer, int]:
+        """Return (buffer for the gradient of an operand, whether it already holds a part of it)."""
+        key = self.source(node, port)
+        if key in self.gradients:
+            return self.gradients[key], 1
+        kind = self.kind(node, port)
+        buffer = self.buffer(kind.cols, space)
+        self.gradients[key] = buffer
+        return buffer, 0
+
+    def space_of(self, node: AnyNode, port: int) -> str:
+        """The space of an operand's rows, without making the operand."""
+        key = self.source(node, port)
+        if key in self.values:
+            return self.values[key].space
+        kind = self.kind(node, port)
+        if kind.rows == "*":
+            return self.operand(node, port).space
+        return kind.rows
+
+
+def write(f: Backward, node: AnyNode) -> None:
+    """Write the backward text of one payload node, if its output has a gradient (a loss begins one)."""
+    if isinstance(node, Loss):
+        _loss(f, node)
+        return
+    if isinstance(node, Metric | Output):
+        return
+    ports = [f.gradients.get((node.id, p)) for p in range(len(node.outputs))]
+    if not any(ports):
+        return
+    match node:
+        case Concat():
+            _concat(f, node, ports[0])  # type: ignore[arg-type]
+        case Split():
+            _split(f, node, ports)
+        case Group():
+            _group(f, node, ports[0])  # type: ignore[arg-type]
+        case NPT() | PPT():
+            writer = WRITERS.get(node.op) or (_elementwise if OPS[node.op].grads else _nothing)
+            writer(f, node, ports[0])  # type: ignore[arg-type]
+
+
+def _elementwise(f: Backward, node: NPT, g: Buffer) -> None:
+    op = OPS[node.op]
+    wanted = [p for p in range(len(node.inputs)) if f.wants(node, p)]
+    if not wanted:
+        return
+    rows, cols = f.space(g.space), g.cols
+    xs = [spread(f, f.operand(node, p), g.space) if f"x{p}" in op.needs else None for p in range(len(node.inputs))]
+    y = f.value((node.id, 0)) if "y" in op.needs else None
+    plain, summed = [], []
+    for p in wanted:
+        kind_cols, space = f.kind(node, p).cols, f.space_of(node, p)
+        if kind_cols == cols and space == g.space:
+            plain.append((p, *f.into(node, p, space)))
+        else:
+            # The operand was repeated over rows or columns: a full gradient first, then its sum.
+            full = f.buffer(cols, g.space)
+            plain.append((p, full, 0))
+            summed.append((p, full, space, kind_cols))
+    with f.text.block(f"for j in range({rows} * {cols}):"):
+        for p, x in enumerate(xs):
+            if x is not None:
+                f.text.line(f"x{p} = at(F, {x.name} + {'j' if x.cols == cols else f'j // {cols}'})")
+        if y is not None:
+            f.text.line(f"y = at(F, {y.name} + j)")
+        f.text.line(f"g = at(F, {g.name} + j)")
+        for p, target, more in plain:
+            value = constants(f, node, op.grads[p])
+            old = f"at(F, {target.name} + j) + " if more else ""
+            f.text.line(f"put(F, {target.name} + j, {old}np.float32({value}))")
+    for p, full, space, kind_cols in summed:
+        _sum_to(f, node, p, full, space, kind_cols)
+
+
+def _sum_to(f: Backward, node: AnyNode, port: int, full: Buffer, space: str, cols: int) -> None:
+    """Add a full gradient, summed over the rows and columns along which the operand was repeated."""
+    narrow = full
+    if space != full.space:
+        narrow = f.buffer(full.cols, space)
+        f.text.line(f"reduce_sum(F, I, {narrow.name}, {full.name}, {f.table(full.space)}, n, {full.cols}, 0)")
+    target, more = f.into(node, port, space)
+    f.text.line(f"add_broadcast_sum(F, {target.name}, {cols}, {narrow.name}, {narrow.cols}, {f.space(space)}, {more})")
+
+
+# ------------------------------------------------------------------------------------------- movement of columns
+
+
+def _concat(f: Backward, node: Concat, g: Buffer) -> None:
+    start = 0
+    for p in range(len(node.inputs)):
+        cols = f.kind(node, p).cols
+        if f.wants(node, p):
+            space = f.space_of(node, p)
+            if space == g.space:
+                _take(f, node, p, g, start, cols)
+            else:
+                part = f.buffer(cols, g.space)
+                f.text.line(f"put_columns(F, {part.name}, {cols}, 0, {g.name}, {g.cols}, {start}, {f.space(g.space)}, {cols})")
+                _sum_to(f, node, p, part, space, cols)
+        start += cols
+
+
+def _take(f: Backward, node: AnyNode, port: int, g: Buffer, start: int, cols: int) -> None:
+    """The operand's gradient is columns `start` to `start + cols` of g."""
+    target, more = f.into(node, port, g.space)
+    kernel = "add_columns" if more else "put_columns"
+    f.text.line(f"{kernel}(F, {target.name}, {cols}, 0, {g.name}, {g.cols}, {start}, {f.space(g.space)}, {cols})")
+
+
+def _place(f: Backward, node: AnyNode, port: int, g: Buffer, start: int) -> None:
+    """g is the gradient of columns `start` to `start + g.cols` of the operand."""
+    target, more = f.into(node, port, g.space)
+    rows = f.space(g.space)
+    if not more:
+        f.text.line(f"zero(F, {target.name}, {rows} * {target.cols})")
+    f.text.line(f"add_columns(F, {target.name}, {target.cols}, {start}, {g.name}, {g.cols}, 0, {rows}, {g.cols})")
+
+
+def _split(f: Backward, node: Split, gradients: list[Buffer | None]) -> None:
+    start = 0
+    for kind, g in zip(node.outputs, gradients, strict=True):
+        if g is not None and f.wants(node, 0):
+            _place(f, node, 0, g, start)
+        start += kind.cols
+
+
+def _columns(f: Backward, node: NPT, g: Buffer) -> None:
+    start = node.attrs["start"]
+    assert isinstance(start, int)
+    if f.wants(node, 0):
+        _place(f, node, 0, g, start)
+
+
+def _pad(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        _take(f, node, 0, g, 0, f.kind(node, 0).cols)
+
+
+def _same(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        target, more = f.into(node, 0, g.space)
+        f.text.line(f"store(F, {target.name}, {g.name}, {f.space(g.space)} * {g.cols}, {more})")
+
+
+def _nothing(f: Backward, node: NPT, g: Buffer) -> None:
+    pass
+
+
+# ------------------------------------------------------------------------------------------------------ rows
+
+
+def _group(f: Backward, node: Group, g: Buffer) -> None:
+    """Give each member's row back to where its sender reads gradients."""
+    if not f.wants(node, 0):
+        return
+    with f.tokens() as state:
+        opening, lines, member = forward.group_members(f, node, state)
+        f.text.line("r = 0")
+        with f.text.block(opening):
+            for line in lines:
+                f.text.line(line)
+            to = f.routes.address(f.routes.gradient_place((node.id, 0), member))
+            f.text.line(f"copy(F, {to}, F, {g.name} + ({f.first(g.space)} + r) * {g.cols}, {g.cols})")
+            f.text.line("r += 1")
+
+
+def _gather(f: Backward, node: NPT, g: Buffer) -> None:
+    if not f.wants(node, 0):
+        return
+    space = f.space_of(node, 0)
+    f.space(space)
+    ids = row_index(f, node, g.space, space)
+    target, more = f.into(node, 0, space)
+    if not more:
+        f.text.line(f"zero(F, {target.name}, {f.space(space)} * {g.cols})")
+    f.text.line(f"scatter_add(F, I, {target.name}, {ids}, {g.name}, {f.space(g.space)}, {g.cols})")
+
+
+def _scatter(f: Backward, node: NPT, g: Buffer) -> None:
+    if not f.wants(node, 0):
+        return
+    space = f.space_of(node, 0)
+    f.space(space)
+    reduce = node.attrs["reduce"]
+    x, y = (f.operand(node, 0).name, f.value((node.id, 0)).name) if reduce == "max" else ("0", "0")
+    ids = row_index(f, node, space, g.space)
+    target, more = f.into(node, 0, space)
+    rows = f"{f.space(space)}, {f.space(g.space)}, {g.cols}"
+    f.text.line(f"scatter_{reduce}_bwd(F, I, {target.name}, {x}, {y}, {g.name}, {ids}, {rows}, {more})")
+
+
+def _reduce_rows(f: Backward, node: NPT, g: Buffer) -> None:
+    if not f.wants(node, 0):
+        return
+    space = f.space_of(node, 0)
+    reduce = node.attrs["reduce"]
+    x = f"{f.operand(node, 0).name}, " if reduce == "max" else ""
+    table, rows = segments(f, space, g.space)
+    target, more = f.into(node, 0, space)
+    f.text.line(f"spread_{reduce}(F, I, {target.name}, {x}{g.name}, {table}, {rows}, {g.cols}, {more})")
+
+
+def _softmax_rows(f: Backward, node: NPT, g: Buffer) -> None:
+    if not f.wants(node, 0):
+        return
+    y = f.value((node.id, 0))
+    table, rows = segments(f, g.space, nested_outer(f, node, g.space))
+    target, more = f.into(node, 0, g.space)
+    f.text.line(f"softmax_segments_bwd(F, I, {target.name}, {y.name}, {g.name}, {table}, {rows}, {g.cols}, {more})")
+
+
+def _expand_rows(f: Backward, node: NPT, g: Buffer) -> None:
+    if not f.wants(node, 0):
+        return
+    space = f.space_of(node, 0)
+    table, rows = segments(f, g.space, space)
+    target, more = f.into(node, 0, space)
+    f.text.line(f"reduce_sum(F, I, {target.name}, {g.name}, {table}, {rows}, {g.cols}, {more})")
+
+
+# --------------------------------------------------------------------------------------------------- columns
+
+
+def _softmax(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        y = f.value((node.id, 0))
+        target, more = f.into(node, 0, g.space)
+        f.text.line(f"{node.op}_bwd(F, {target.name}, {y.name}, {g.name}, {f.space(g.space)}, {g.cols}, {more})")
+
+
+def _sum_columns(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        target, more = f.into(node, 0, g.space)
+        scale = column_scale(node, target)
+        f.text.line(f"sum_columns_bwd(F, {target.name}, {g.name}, {f.space(g.space)}, {target.cols}, {scale}, {more})")
+
+
+def _max_columns(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        x = f.operand(node, 0)
+        target, more = f.into(node, 0, g.space)
+        f.text.line(f"max_columns_bwd(F, {target.name}, {x.name}, {g.name}, {f.space(g.space)}, {x.cols}, {more})")
+
+
+def _dot(f: Backward, node: NPT, g: Buffer) -> None:
+    for p in range(2):
+        if not f.wants(node, p):
+            continue
+        other = spread(f, f.operand(node, 1 - p), g.space)
+        space = f.space_of(node, p)
+        if space == g.space:
+            target, more = f.into(node, p, space)
+            f.text.line(f"dot_bwd(F, {target.name}, {other.name}, {g.name}, {f.space(g.space)}, {other.cols}, {more})")
+        else:
+            full = f.buffer(other.cols, g.space)
+            f.text.line(f"dot_bwd(F, {full.name}, {other.name}, {g.name}, {f.space(g.space)}, {other.cols}, 0)")
+            _sum_to(f, node, p, full, space, other.cols)
+
+
+def _dropout(f: Backward, node: NPT, g: Buffer) -> None:
+    if f.wants(node, 0):
+        keys = dropout_keys(f, node, g.space)
+        target, more = f.into(node, 0, g.space)
+        rate = f"np.float32({node.attrs['rate']!r})"
+        f.text.line(f"dropout(F, I, {target.name}, {g.name}, {keys}, {f.space(g.space)}, {g.cols}, {rate}, {more})")
+
+
+# ------------------------------------------------------------------------------------------------ parameters
+
+
+def _linear(f: Backward, node: PPT, g: Buffer) -> None:
+    x = f.operand(node, 0)
+    rows = f.space(x.space)
+    w = f.parameter(node.layer, "w")
+    if f.wants(node, 0):
+        target, more = f.into(node, 0, x.space)
+        f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {rows}, {x.cols}, {g.cols}, {more})")
+    gw, gb = f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
+    f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
+
+
+def _lookup(f: Backward, node: PPT, g: Buffer) -> None:
+    ids = f.labels(node, g.space, node.fields, 0)
+    marks = f.text.cell(f"marks{f.shared.layer_number[node.layer]}", "marks", node.layer)
+    with f.text.block(f"if {marks} > 0:"):
+        f.text.line(f"touch(I, {marks}, {ids}, {f.space(g.space)})")
+    f.text.line(f"scatter_add(F, I, {f.parameter(node.layer, 'table', True)}, {ids}, {g.name}, {f.space(g.space)}, {g.cols})")
+
+
+def _layer_norm(f: Backward, node: PPT, g: Buffer) -> None:
+    x = f.operand(node, 0)
+    wanted = f.wants(node, 0)
+    target, more = f.into(node, 0, x.space) if wanted else (x, 0)
+    gain, ggain, gbias = f.parameter(node.layer, "gain"), f.parameter(node.layer, "gain", True), f.parameter(node.layer, "bias", True)
+    f.text.line(
+        f"layer_norm_bwd(F, {target.name}, {x.name}, {gain}, {ggain}, {gbias}, {g.name}, {f.space(x.space)}, {x.cols}, "
+        f"np.float32({node.attrs['eps']!r}), {int(wanted)}, {more})"
+    )
+
+
+def _linear_by(f: Backward, node: PPT, g: Buffer) -> None:
+    x = f.operand(node, 0)
+    rows = f.space(x.space)
+    order, starts = forward.by_kind(f, node, x)
+    xs, gs = f.buffer(x.cols, x.space), f.buffer(g.cols, x.space)
+    f.text.line(f"lookup(F, I, {xs.name}, {x.name}, {order}, {rows}, {x.cols})")
+    f.text.line(f"lookup(F, I, {gs.name}, {g.name}, {order}, {rows}, {g.cols})")
+    wanted = f.wants(node, 0)
+    dxs = f.buffer(x.cols, x.space) if wanted else xs
+    for k in range(int(node.attrs["members"])):  # type: ignore[arg-type]
+        layer = f"{node.layer}.{k}"
+        f.text.line(f"a, m = at(I, {starts} + {k}), at(I, {starts} + {k + 1}) - at(I, {starts} + {k})")
+        xa, ga = f"{xs.name} + a * {x.cols}", f"{gs.name} + a * {g.cols}"
+        if wanted:
+            f.text.line(
+                f"linear_dx(F, I, {f.gemm_words}, {dxs.name} + a * {x.cols}, {ga}, {f.parameter(layer, 'w')}, m, {x.cols}, {g.cols}, 0)"
+            )
+        gw, gb = f.parameter(layer, "w", True), f.parameter(layer, "b", True)
+        f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {xa}, {ga}, m, {x.cols}, {g.cols})")
+    if wanted:
+        target, more = f.into(node, 0, x.space)
+        if not more:
+            f.text.line(f"zero(F, {target.name}, {rows} * {x.cols})")
+        f.text.line(f"scatter_add(F, I, {target.name}, {order}, {dxs.name}, at(I, {starts} + {node.attrs['members']}), {x.cols})")
+
+
+# ---------------------------------------------------------------------------------------------------- losses
+
+
+def _loss(f: Backward, node: Loss) -> None:
+    second = len(node.inputs) > 1 and node.op != "cross_entropy" and f.wants(node, 1)
+    if not f.wants(node, 0) and not second:
+        return
+    x = f.operand(node, 0)
+    target = targets(f, node, x)
+    weight = f"np.float32({float(node.weight)!r})"
+    rows, size = f.space(x.space), f"{f.space(x.space)} * {x.cols}"
+    if node.op == "cross_entropy":
+        into, more = f.into(node, 0, x.space)
+        f.text.line(f"cross_entropy_bwd(F, I, {into.name}, {x.name}, {target}, {rows}, {x.cols}, {weight}, {more})")
+        return
+    g = f.buffer(x.cols, x.space)
+    call = loss_call(f, node, x, target)
+    arguments = call[call.index("(") + 1 : -1].split(", ", 1)[1]
+    f.text.line(f"{node.op}_bwd(F, {g.name}, {arguments}, {weight})")
+    if f.wants(node, 0):
+        into, more = f.into(node, 0, x.space)
+        f.text.line(f"store(F, {into.name}, {g.name}, {size}, {more})")
+    if second:
+        into, more = f.into(node, 1, f.space_of(node, 1))
+        if node.op == "binary_cross_entropy":
+            f.text.line(f"subtract_product(F, {into.name}, {x.name}, {weight}, {size}, {more})")
+        else:
+            f.text.line(f"subtract(F, {into.name}, {g.name}, {size}, {more})")
+
+
+WRITERS: dict[str, Writer] = {
+    "identity": _same, "gate": _same, "stop_gradient": _nothing, "columns": _columns, "pad": _pad, "gather": _gather, "scatter": _scatter,
+    "reduce_rows": _reduce_rows, "softmax_rows": _softmax_rows, "expand_rows": _expand_rows, "softmax": _softmax, "log_softmax": _softmax,
+    "max_columns": _max_columns, "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": _linear,
+    "lookup": _lookup, "layer_norm": _layer_norm, "linear_by": _linear_by,
+}  # fmt: skip

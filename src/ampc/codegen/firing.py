@@ -1,0 +1,250 @@
+"""What the two functions of a segment share: its buffers, row tables, operands, and the gathering of payloads from arenas."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ampc.codegen.layout import Cells, Key
+from ampc.codegen.plan import Plan, Port, Segment, is_direct
+from ampc.codegen.routes import Join, Place, Routes
+from ampc.codegen.states import State, States
+from ampc.codegen.text import Text
+from ampc.ir.nodes import AnyNode, FieldRef, Group, Ref, Type
+
+Space = str
+"""What the rows of a payload are: "" one a token, an axis, or "*<id>" the members of Group <id>."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Buffer:
+    """A block of the worker's scratch: [rows of `space`, cols], at the offset that local `name` holds."""
+
+    name: str
+    cols: int
+    space: Space
+
+
+@dataclasses.dataclass
+class Shared:
+    """What the texts of all segments have in common: the plan, the cells, and which storages somebody reads."""
+
+    plan: Plan
+    cells: Cells
+    read: set[Key] = dataclasses.field(default_factory=set)
+    """Storages that must be written whenever a segment fires."""
+    saved: set[Key] = dataclasses.field(default_factory=set)
+    """Storages that only backward reads."""
+
+    @property
+    def layer_number(self) -> dict[str, int]:
+        return {name: k for k, name in enumerate(self.plan.layers)}
+
+
+class Firing:
+    """The text of one function of a segment. `direction` is 0 forward, 1 backward."""
+
+    def __init__(self, shared: Shared, segment: Segment, direction: int) -> None:
+        self.shared = shared
+        self.plan = shared.plan
+        self.graph = shared.plan.graph
+        self.segment = segment
+        self.direction = direction
+        self.text = Text(shared.cells)
+        self.states = States(self.graph, self.text)
+        self.routes = Routes(self.plan, self.states)
+        self.inside = {n.id for n in segment.nodes}
+        self.values: dict[Ref | tuple[str, int, int], Buffer] = {}
+        self.buffers = 0
+        self.spaces: dict[Space, str] = {}
+
+    # ---------------------------------------------------------------------------------------------- storage
+
+    def space(self, space: Space) -> str:
+        """Return a local with the total number of rows of a space; its row table is written where it is first asked for."""
+        if not space:
+            return "n"
+        if space not in self.spaces:
+            k = len(self.spaces)
+            table = self.ints("", f"starts{k}", extra=1)
+            self.spaces[space] = f"m{k}"
+            with self.outermost():
+                self.text.line(f"m{k} = 0")
+                with self.states.tokens(self.segment.region) as state:
+                    self.text.line(f"put(I, {table} + i, m{k})")
+                    self.text.line(f"m{k} += {self.row_count(space, state)}")
+                self.text.line(f"put(I, {table} + n, m{k})")
+        return self.spaces[space]
+
+    @contextmanager
+    def outermost(self) -> Iterator[None]:
+        """Text that must not stand within a loop over tokens."""
+        assert not self.looping, "row tables are made before the loop that needs them"
+        yield
+
+    looping = False
+
+    @contextmanager
+    def tokens(self) -> Iterator[State]:
+        self.looping = True
+        with self.states.tokens(self.segment.region) as state:
+            yield state
+        self.looping = False
+
+    def table(self, space: Space) -> str:
+        """Return a local with the place in I of the space's row starts."""
+        self.space(space)
+        return f"starts{list(self.spaces).index(space)}"
+
+    def row_count(self, space: Space, state: State) -> str:
+        """Rows of a space at one token."""
+        if space.startswith("*"):
+            group = self.graph.by_id[int(space[1:])]
+            assert isinstance(group, Group)
+            return self.members(group, state)
+        return self.states.rows(space, state)
+
+    def members(self, group: Group, state: State) -> str:
+        """How many messages a Group collects for `state`, at which it fires."""
+        if group.key is None:
+            return self.states.extent(self.graph.regions[group.region], state)
+        found = self.routes.inverse(group.region, group.key, state)
+        return f"({found.last} - {found.first})"
+
+    def first(self, space: Space) -> str:
+        """Row of the buffer at which token i begins."""
+        return f"at(I, {self.table(space)} + i)" if space else "i"
+
+    def count(self, space: Space) -> str:
+        """Rows that token i has in the buffer."""
+        return f"(at(I, {self.table(space)} + i + 1) - at(I, {self.table(space)} + i))" if space else "1"
+
+    def buffer(self, cols: int, space: Space) -> Buffer:
+        self.space(space)
+        k = self.buffers
+        self.buffers += 1
+        scratch = self.text.head("scratch", "I[SCRATCH0] + w * I[SCRATCH_STRIDE]")
+        index = self.shared.cells("buf", self.segment.id, self.direction, k, cols, space)
+        return Buffer(self.text.head(f"b{k}", f"{scratch} + I[{index}]"), cols, space)
+
+    def ints(self, space: Space, name: str = "", extra: int = 0) -> str:
+        """Return a local with the place in I of a block of integers, one a row of `space` and `extra` more."""
+        block = self.text.head("W", "I[WORK0] + w * I[WORK_STRIDE]")
+        k = self.buffers
+        self.buffers += 1
+        index = self.shared.cells("ints", self.segment.id, self.direction, k, extra, space)
+        return self.text.head(name or f"ids{k}", f"{block} + I[{index}]")
+
+    @property
+    def gemm_words(self) -> str:
+        block = self.text.head("W", "I[WORK0] + w * I[WORK_STRIDE]")
+        cap = self.text.head("cap", "I[CAP]")
+        return self.text.head("words", f"{block} + 4 * {cap}")
+
+    def parameter(self, layer: str, name: str, gradient: bool = False) -> str:
+        """Return a local with the place in F of a parameter or of its gradient's accumulator; "-1" if the layer has none of that name."""
+        if not any(p.name == name for p in self.graph.layer[layer].params):
+            return "-1"
+        k = self.shared.layer_number[layer]
+        return self.text.cell(f"{'grad' if gradient else 'param'}{k}_{name}", "grad" if gradient else "par", layer, name)
+
+    # --------------------------------------------------------------------------------------------- operands
+
+    def source(self, node: AnyNode, port: int) -> Ref | tuple[str, int, int]:
+        """Return how the values of this segment are keyed: the internal port that feeds an input, or ("in", node, port)."""
+        direct = is_direct(self.graph, node.inputs[port])
+        if direct[0] in self.inside and not (isinstance(node, Group)):
+            return direct
+        return ("in", node.id, port)
+
+    def kind(self, node: AnyNode, port: int) -> Type:
+        return self.graph.type_of(node.inputs[port])
+
+    def operand(self, node: AnyNode, port: int) -> Buffer:
+        """Return the buffer with an input's payload."""
+        return self.value(self.source(node, port))
+
+    def value(self, key: Ref | tuple[str, int, int]) -> Buffer:
+        if key not in self.values:
+            self.values[key] = self.missing(key)
+        return self.values[key]
+
+    def missing(self, key: Ref | tuple[str, int, int]) -> Buffer:
+        """Make a value that is not in scratch yet."""
+        assert len(key) == 3, "forward computes its values in order"
+        return self.gather_input(key[1], key[2])
+
+    def gather_input(self, node_id: int, port: int) -> Buffer:
+        """Copy the payloads that one input port receives into scratch."""
+        node = self.graph.by_id[node_id]
+        kind = self.graph.type_of(node.inputs[port])
+        space = self.space_of_type(kind, node)
+        target = self.buffer(kind.cols, space)
+        with self.tokens() as state:
+            place = self.routes.locate(node.inputs[port], state)
+            self.shared.read.add(place.key)
+            self.copy_in(target, self.routes.address(place))
+        return target
+
+    def space_of_type(self, kind: Type, node: AnyNode) -> Space:
+        assert kind.rows != "*", "members of a Group are reduced where they are collected"
+        return kind.rows
+
+    def copy_in(self, target: Buffer, address: str) -> None:
+        """Within a loop over tokens: copy token i's rows from the arena into a buffer."""
+        to = f"{target.name} + {self.first(target.space)} * {target.cols}"
+        self.text.line(f"copy(F, {to}, F, {address}, {self.size(target)})")
+
+    def copy_out(self, value: Buffer, address: str) -> None:
+        """Within a loop over tokens: copy token i's rows from a buffer into the arena."""
+        frm = f"{value.name} + {self.first(value.space)} * {value.cols}"
+        self.text.line(f"copy(F, {address}, F, {frm}, {self.size(value)})")
+
+    def size(self, value: Buffer) -> str:
+        return f"{self.count(value.space)} * {value.cols}" if value.space else str(value.cols)
+
+    def stored(self, ref: Ref, state: State) -> Place:
+        """Where a value of this segment stays in the arena: with the Phi that it surely goes to, else in a storage of its own."""
+        for tree in self.routes.tree(ref, state):
+            if isinstance(tree, Join) and ("phi", tree.phi) in self.shared.read:
+                return self.routes.phi_place(tree.phi, tree.state)
+        return Place(("v", *ref), ref, state)
+
+    def integers(self, node: AnyNode, ref: FieldRef, space: Space) -> str:
+        """Return a local with the place in I of an integer field's values, one a row of `space`."""
+        ids = self.ints(space)
+        first = self.first(space)
+        with self.tokens() as state:
+            field, flat = self.states.field(ref.field), self.states.flat(ref, state)
+            if space:
+                with self.text.block(f"for r in range({self.count(space)}):"):
+                    self.text.line(f"put(I, {ids} + {first} + r, at(XI, {field} + {flat} + r))")
+            else:
+                self.text.line(f"put(I, {ids} + i, at(XI, {field} + {flat}))")
+        return ids
+
+    def integers_of(self, value: Buffer) -> str:
+        """Return a local with the place in I of an integer payload's values."""
+        ids = self.ints(value.space)
+        with self.text.block(f"for r in range({self.space(value.space)}):"):
+            self.text.line(f"put(I, {ids} + r, int(at(F, {value.name} + r)))")
+        return ids
+
+    def labels(self, node: AnyNode, space: Space, fields: tuple[FieldRef, ...], port: int) -> str:
+        """Integers from the node's field, or from message `port` where it has none."""
+        return self.integers(node, fields[0], space) if fields else self.integers_of(self.operand(node, port))
+
+    def floats(self, ref: FieldRef, cols: int, space: Space) -> Buffer:
+        """A float field's values (or an integer field's, as numbers), one row a row of `space`."""
+        target = self.buffer(cols, space)
+        whole = self.states.declared(ref.field).kind == "float"
+        with self.tokens() as state:
+            field, flat = self.states.field(ref.field), self.states.flat(ref, state)
+            to = f"{target.name} + {self.first(space)} * {cols}"
+            if whole:
+                self.text.line(f"copy(F, {to}, XF, {field} + ({flat}) * {cols}, {self.size(target)})")
+            else:
+                with self.text.block(f"for r in range({self.count(space)}):"):
+                    self.text.line(f"put(F, {to} + r, np.float32(at(XI, {field} + {flat} + r)))")
+        return target

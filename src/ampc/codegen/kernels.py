@@ -1,0 +1,409 @@
+"""The text of a model's kernels: for each segment a forward and a backward function over a batch of tokens, and `fire`, which picks one.
+
+Only validated integers, enum values and float literals become code; names from a program never do (they stand in docstrings, escaped).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from ampc.codegen import backward, forward
+from ampc.codegen.backward import Backward
+from ampc.codegen.firing import Firing, Shared
+from ampc.codegen.layout import BIG, Cells, Key
+from ampc.codegen.plan import Plan, Port, Segment, make_plan
+from ampc.codegen.routes import Choice, Join, Leaf, Many, Place, Tree
+from ampc.codegen.states import State
+from ampc.codegen.text import ARGUMENTS
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import Group, Metric, Ref, Type
+
+GENERATOR = 1
+"""Version of the text that this module writes; part of the name under which compiled kernels are kept."""
+
+HEADER = '''"""Kernels of model {name}, written by ampc {version}; for people to read, a run writes its own.
+
+Memory: F float32, I int64, D float64, XF and XI the data, O outputs. A function fires n tokens of one segment at once on worker w.
+"""
+
+import numpy as np
+from numba import njit, types
+
+from ampc.codegen.layout import H as _H
+from ampc.runtime.native import F0, F1, F2, FH, KERNEL, at, copy, erf, exp, log, maximum as max, minimum as min, power as pow, put, sigmoid, softplus, sqrt, tanh
+from ampc.runtime.optimizer import count_forward, note_versions, settle
+from ampc.runtime.rows import (
+    absolute, absolute_bwd, accuracy, add, add_broadcast_sum, add_columns, argmax, binary_accuracy, binary_cross_entropy, binary_cross_entropy_bwd,
+    cross_entropy, cross_entropy_bwd, dot, dot_bwd, dropout, expand, fill, huber, huber_bwd, known_labels, known_values, layer_norm, layer_norm_bwd,
+    linear, linear_dw, linear_dx, log_softmax, log_softmax_bwd, lookup, max_columns, max_columns_bwd, mix, one_hot, put_columns, reduce_max,
+    reduce_mean, reduce_sum, scatter_add, scatter_max, scatter_max_bwd, scatter_mean, scatter_mean_bwd, scatter_sum, scatter_sum_bwd, softmax,
+    softmax_bwd, softmax_segments, softmax_segments_bwd, sort_rows, spread_max, spread_mean, spread_sum, squared, squared_bwd, store, subtract,
+    subtract_product, sum_columns, sum_columns_bwd, top_k, touch, unpack, zero,
+)
+from ampc.runtime.tokens import blame, ready, send
+
+{constants}
+
+SIGNATURE = types.void(
+    types.float32[::1], types.int64[::1], types.float64[::1], types.float32[::1], types.int64[::1], types.float32[::1], types.int64, types.int64
+)
+FIRE = types.void(
+    types.float32[::1], types.int64[::1], types.float64[::1], types.float32[::1], types.int64[::1], types.float32[::1], types.int64, types.int64, types.int64
+)
+'''
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What the engine needs: the text, the plan behind it, the cells to fill and the storages of a slot's arena."""
+
+    text: str
+    plan: Plan
+    cells: dict[Key, int]
+    storages: dict[Key, Type]
+    """Key -> payload type of each storage that is written; ("g", node, port) gradients, ("v", node, port) and ("phi", node) values, ("turns", region)."""
+
+
+def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> Program:
+    """Return the kernels of `graph`, given the device of each node. The same graph and devices give the same text."""
+    plan = make_plan(graph, device_of)
+    shared = Shared(plan, Cells())
+    for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
+        _scan(shared, segment)
+    functions = []
+    for segment in plan.segments:
+        back = _backward(shared, segment)
+        functions.append((segment, _forward(shared, segment), back))
+    parts = [HEADER.format(name=_quoted(graph.name), version=version, constants=_constants())]
+    for segment, fwd, bwd in functions:
+        parts += [f"\n@njit(SIGNATURE, **KERNEL)\n{fwd}", f"\n@njit(SIGNATURE, **KERNEL)\n{bwd}"] if segment.id else [f"\n@njit(SIGNATURE, **KERNEL)\n{fwd}"]
+    parts.append(_dispatch(plan))
+    storages = {key: _storage_type(graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
+    return Program("\n".join(parts), plan, dict(shared.cells.index), storages)
+
+
+def _constants() -> str:
+    names = (
+        "WORK0 WORK_STRIDE SCRATCH0 SCRATCH_STRIDE CAP SLOT0 SLOTS STAT0 STATS TRAIN SEED EPOCH COUNT0 COUNT_STRIDE SEG0".split()
+    )
+    return f"{', '.join(names)} = {', '.join(f'_H.{n}.value' for n in names)}"
+
+
+def _quoted(name: str) -> str:
+    return name.encode("unicode_escape").decode().replace('"', "'").replace("\\", "/")
+
+
+def _storage_type(graph: Graph, key: Key) -> Type:
+    match key:
+        case ("v", node, port):
+            return graph.type_of((int(node), int(port)))
+        case ("phi", node):
+            return graph.type_of((int(node), 0))
+        case ("g", node, port):
+            return graph.type_of(graph.by_id[int(node)].inputs[int(port)])
+        case _:
+            return Type("", 1)
+
+
+def _about(segment: Segment, what: str) -> str:
+    nodes = ", ".join(_quoted(f"{n.id} {type(n).__name__} {getattr(n, 'op', '')} {n.name}".strip()) for n in segment.nodes)
+    return f"{what} of segment {segment.id}, region {segment.region}, device {segment.device}: {nodes}."
+
+
+# --------------------------------------------------------------------------------------------------- forward
+
+
+def _scan(shared: Shared, segment: Segment) -> None:
+    """Note every storage that the segment's inputs come from."""
+    f = Firing(shared, segment, 0)
+    for node_id, port in segment.inputs:
+        node = f.graph.by_id[node_id]
+        if f.graph.type_of(node.inputs[port]).cols == 0 or isinstance(node, Group):
+            continue
+        with f.tokens() as state:
+            shared.read.add(f.routes.locate(node.inputs[port], state).key)
+    for node in segment.nodes:
+        if isinstance(node, Group) and f.kind(node, 0).cols:
+            with f.tokens() as state:
+                _, _, member = forward.group_members(f, node, state)
+                shared.read.add(f.routes.locate(node.inputs[0], member).key)
+    for n in f.graph.nodes:
+        by = getattr(getattr(n, "test", None), "by", None)
+        if by is not None:
+            shared.read.add(("v", by, 0))
+
+
+def _forward(shared: Shared, segment: Segment) -> str:
+    f = Firing(shared, segment, 0)
+    for node in segment.nodes:
+        if segment.id == 0 or (node.outputs and not any(kind.cols for kind in node.outputs)):
+            continue  # a unit carries nothing
+        for port, buffer in enumerate(forward.write(f, node)):
+            f.values[(node.id, port)] = buffer
+    _keep(f)
+    _count_layers(f)
+    _send(f)
+    return f.text.render(f"fwd_{segment.id}", _about(segment, "Forward"))
+
+
+def _keep(f: Firing) -> None:
+    """Copy results into storages of their own: those that others read always, those that only backward wants when training."""
+    shared = f.shared
+    for when, keys in (("", shared.read), ("if I[TRAIN] == 1:", shared.saved - shared.read)):
+        refs = [(n.id, p) for n in f.segment.nodes for p in range(len(n.outputs)) if ("v", n.id, p) in keys]
+        if not refs or f.segment.id == 0:
+            continue
+        for ref in refs:
+            f.space(f.values[ref].space)
+        if when:
+            f.text.line(when)
+            f.text.depth += 1
+        with f.tokens() as state:
+            for ref in refs:
+                f.copy_out(f.values[ref], f.routes.address(Place(("v", *ref), ref, state)))
+        if when:
+            f.text.depth -= 1
+
+
+def _count_layers(f: Firing) -> None:
+    for name in f.segment.layers:
+        k = f.shared.layer_number[name]
+        ver = f.text.cell(f"ver{k}", "ver", f.segment.id, name)
+        f.text.line(f"note_versions(I, w, n, {k}, {ver})")
+        f.text.line(f"count_forward(I, D, w, n, {k})")
+
+
+def _send(f: Firing) -> None:
+    """Send tokens along the routes of every output; note how many answers to wait for."""
+    segment = f.segment
+    pending = f.text.cell("pending", "pending", segment.id)
+    counts = f.text.head("counts", "I[COUNT0]")
+    stride = f.text.head("count_stride", "I[COUNT_STRIDE]")
+    for node in segment.nodes:
+        for port in range(len(node.outputs)):
+            if (node.id, port) in f.values:
+                f.space(f.values[(node.id, port)].space)
+    with f.tokens() as state:
+        f.text.line("k = 0")
+        for node in segment.nodes:
+            for port in range(len(node.outputs)):
+                trees = f.routes.tree((node.id, port), state)
+                _emit(f, (node.id, port), trees, "")
+        f.text.line(f"put(I, {counts} + slot * {stride} + {pending} + idx, k)")
+        with f.text.block("if k == 0:"):
+            f.text.line(f"ready(I, w, {2 * segment.id + 1}, slot, idx)")
+
+
+def _useful(f: Firing, tree: Tree) -> bool:
+    match tree:
+        case Leaf(port=port):
+            return port in f.plan.segments[f.plan.segment_of[port[0]]].triggers
+        case Join(phi=phi, then=then):
+            return ("phi", phi) in f.shared.read or any(_useful(f, t) for t in then)
+        case Choice(ways=ways, leave=leave):
+            return leave is not None or any(_useful(f, t) for way in ways for t in way)
+        case Many(then=then):
+            return any(_useful(f, t) for t in then)
+
+
+def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str) -> None:
+    for tree in trees:
+        if not _useful(f, tree):
+            continue
+        match tree:
+            case Leaf(port=port, state=state):
+                _emit_leaf(f, port, state)
+            case Join(phi=phi, state=state, then=then):
+                if ("phi", phi) in f.shared.read and ref in f.values:
+                    place = f.routes.address(f.routes.phi_place(phi, state))
+                    value = f.values[ref]
+                    if row:
+                        frm = f"{value.name} + ({f.first(value.space)} + {row}) * {value.cols}"
+                        f.text.line(f"copy(F, {place}, F, {frm}, {value.cols})")
+                    else:
+                        f.copy_out(value, place)
+                _emit(f, ref, then, row)
+            case Choice(tests=tests, ways=ways, leave=leave):
+                for i, way in enumerate(ways):
+                    with f.text.block(_opening(i, tests)):
+                        if leave is not None and i == len(ways) - 1:
+                            region, state = leave
+                            place = Place(("turns", region), (-1, -1), state.outer(f.graph.regions[region].parent))
+                            f.text.line(f"put(F, {f.routes.address(place)}, np.float32({state.coords[region]}))")
+                        _emit(f, ref, way, row)
+            case Many(opening=opening, lines=lines, then=then, row=own):
+                with f.text.block(opening):
+                    for line in lines:
+                        f.text.line(line)
+                    _emit(f, ref, then, own or row)
+
+
+def _opening(i: int, tests: tuple[str, ...]) -> str:
+    if i == len(tests):
+        return "else:"
+    return f"{'el' if i else ''}if {tests[i]}:"
+
+
+def _emit_leaf(f: Firing, port: Port, state: State) -> None:
+    """Send one token to the segment that waits at `port`."""
+    target = f.plan.segments[f.plan.segment_of[port[0]]]
+    node = f.graph.by_id[port[0]]
+    amount = str(BIG)
+    if isinstance(node, Group):
+        if port[1] == 0:
+            state, amount = f.routes.group_state(node, state), "1"
+        else:
+            amount = f"{BIG} - {f.members(node, state)}"
+    f.text.line(f"send(I, w, {2 * target.id}, slot, {f.states.linear(state)}, {amount})")
+    f.text.line("k += 1")
+
+
+# -------------------------------------------------------------------------------------------------- backward
+
+
+def _backward(shared: Shared, segment: Segment) -> str:
+    if segment.id == 0:
+        return ""
+    f = Backward(shared, segment)
+    f.text.line("if I[TRAIN] == 1:")
+    f.text.depth += 1
+    before = len(f.text.lines)
+    for node in segment.nodes:
+        for port in range(len(node.outputs)):
+            _collect(f, (node.id, port))
+    for node in reversed(segment.nodes):
+        backward.write(f, node)
+    _give(f)
+    _settle(f)
+    if len(f.text.lines) == before:
+        f.text.line("pass")
+    f.text.depth -= 1
+    _answer(f)
+    return f.text.render(f"bwd_{segment.id}", _about(segment, "Backward"))
+
+
+def _collect(f: Backward, ref: Ref) -> None:
+    """Sum the gradients that the readers of an output left, wherever the message went."""
+    if ref not in f.plan.needs_gradient:
+        return
+    kind = f.graph.type_of(ref)
+    space = f"*{ref[0]}" if kind.rows == "*" else kind.rows
+    if not f.routes.has_reader(ref):
+        return
+    target = f.buffer(kind.cols, space)
+    f.gradients[ref] = target
+    with f.tokens() as state:
+        to = f"{target.name} + {f.first(space)} * {target.cols}"
+        _gather(f, f.routes.tree(ref, state), to, f.size(target), kind, "")
+
+
+def _gather(f: Backward, trees: tuple[Tree, ...], to: str, size: str, kind: Type, row: str) -> None:
+    """Write the sum of the leaves' gradients to `to`; the first sure leaf is copied, the others are added."""
+    first = True
+    if not trees or isinstance(trees[0], Many):
+        f.text.line(f"zero(F, {to}, {size})")
+        first = False
+    for tree in trees:
+        _gather_one(f, tree, to, size, kind, row, first)
+        first = False
+
+
+def _gather_one(f: Backward, tree: Tree, to: str, size: str, kind: Type, row: str, first: bool) -> None:
+    match tree:
+        case Leaf(port=port, state=state):
+            frm = f.routes.address(f.routes.gradient_place(port, state))
+            target = f"{to} + ({row}) * {kind.cols}" if row else to
+            count = str(kind.cols) if row else size
+            f.text.line(f"copy(F, {target}, F, {frm}, {count})" if first else f"add(F, {target}, {frm}, {count})")
+        case Join(then=then):
+            _gather_all(f, then, to, size, kind, row, first)
+        case Choice(tests=tests, ways=ways):
+            for i, way in enumerate(ways):
+                with f.text.block(_opening(i, tests)):
+                    _gather_all(f, way, to, size, kind, row, first)
+        case Many(opening=opening, lines=lines, then=then, row=own):
+            assert not first
+            with f.text.block(opening):
+                for line in lines:
+                    f.text.line(line)
+                _gather_all(f, then, to, size, kind, own or row, False)
+
+
+def _gather_all(f: Backward, trees: tuple[Tree, ...], to: str, size: str, kind: Type, row: str, first: bool) -> None:
+    if first:
+        _gather(f, trees, to, size, kind, row)
+    else:
+        for tree in trees:
+            _gather_one(f, tree, to, size, kind, row, False)
+
+
+def _give(f: Backward) -> None:
+    """Leave the gradient of each input where its sender reads it; zeros if there is none."""
+    for node_id, port in f.segment.inputs:
+        node = f.graph.by_id[node_id]
+        if isinstance(node, Group) or node.inputs[port] not in f.plan.needs_gradient:
+            continue
+        g = f.gradients.get(("in", node_id, port))
+        kind = f.kind(node, port)
+        f.space(kind.rows)
+        with f.tokens() as state:
+            to = f.routes.address(f.routes.gradient_place((node_id, port), state))
+            if g is not None:
+                f.copy_out(g, to)
+            else:
+                f.text.line(f"zero(F, {to}, {f.count(kind.rows)} * {kind.cols})")
+    for node in f.segment.groups:
+        if node.inputs[0] in f.plan.needs_gradient and (node.id, 0) not in f.gradients:
+            with f.tokens() as state:
+                opening, lines, member = forward.group_members(f, node, state)
+                with f.text.block(opening):
+                    for line in lines:
+                        f.text.line(line)
+                    to = f.routes.address(f.routes.gradient_place((node.id, 0), member))
+                    f.text.line(f"zero(F, {to}, {f.kind(node, 0).cols})")
+
+
+def _settle(f: Backward) -> None:
+    for name in f.segment.layers:
+        k = f.shared.layer_number[name]
+        ver = f.text.cell(f"ver{k}", "ver", f.segment.id, name)
+        f.text.line(f"settle(F, I, D, w, n, {k}, {ver})")
+
+
+def _answer(f: Backward) -> None:
+    """Return a backward token for each message that was waited for."""
+    with f.tokens() as state:
+
+        def reply(segment: int, there: State) -> None:
+            f.text.line(f"send(I, w, {2 * segment + 1}, slot, {f.states.linear(there)}, 1)")
+
+        for node_id, port in f.segment.triggers:
+            node = f.graph.by_id[node_id]
+            if isinstance(node, Group) and port == 0:
+                opening, lines, member = forward.group_members(f, node, state)
+                with f.text.block(opening):
+                    for line in lines:
+                        f.text.line(line)
+                    f.routes.answer(node.inputs[0], member, reply)
+            else:
+                f.routes.answer(node.inputs[port], state, reply)
+
+
+def _dispatch(plan: Plan) -> str:
+    lines = ["", "@njit(FIRE, **KERNEL)", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""']
+    for segment in plan.segments:
+        for direction in (0, 1):
+            if segment.id == 0 and direction:
+                continue
+            q = 2 * segment.id + direction
+            name = f"{'bwd' if direction else 'fwd'}_{segment.id}"
+            lines.append(f"    {'if' if q == 0 else 'elif'} q == {q}:")
+            lines.append(f"        {name}({ARGUMENTS})")
+    return "\n".join(lines) + "\n"
+
+
+def metric_names(graph: Graph) -> list[str]:
+    """Names of the metrics in the order of their sums: the operation's, with the node's number where one is used twice."""
+    ops = [n.op for n in graph.nodes if isinstance(n, Metric)]
+    return [op if ops.count(op) == 1 else f"{op}_{i}" for i, op in enumerate(ops)]

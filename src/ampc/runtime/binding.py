@@ -1,0 +1,413 @@
+"""A program bound to a data set: the tables `I` and `D`, the data as flat arrays, and where everything lies in `F`.
+
+Sizes follow from the graph, the data's longest axes and the options; memory is checked before any of it is allocated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ampc.codegen.kernels import Program
+from ampc.codegen.layout import FIRST_CELL, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S
+from ampc.codegen.plan import Segment
+from ampc.data.dataset import Dataset
+from ampc.diagnostics import error
+from ampc.ir.nodes import Cond, Decided, Dealt, First, Group, Match, Metric, Output, Phi, Source
+from ampc.runtime.extents import Extents
+from ampc.runtime.options import EngineOptions
+from ampc.runtime.tokens import QUEUE, RING
+from ampc.runtime.worker import GEMM_WORDS
+
+Ints = npt.NDArray[np.int64]
+
+TOKENS = 256
+"""Most tokens in one firing."""
+ROWS = 512
+"""Rows that one firing should not exceed by much: their buffers then stay in a core's cache."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerMemory:
+    """Where a layer lies in F: parameters, gradients and moments, each contiguous; `sparse` tables update touched rows only."""
+
+    name: str
+    param: int
+    grad: int
+    moment1: int
+    moment2: int
+    size: int
+    offsets: dict[str, int]
+    sparse: bool
+    rows: int
+    cols: int
+
+
+def _align(count: int) -> int:
+    return (count + 15) // 16 * 16
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << max(3, (count - 1).bit_length())
+
+
+class Binding:
+    """Tables for one data set. `floats` is what F must hold at least; the first `persistent` floats (parameters) are the engine's."""
+
+    def __init__(
+        self, program: Program, data: Dataset, options: EngineOptions, owner_of: dict[int, int], layers: dict[str, LayerMemory], persistent: int,
+    ) -> None:
+        self.program = program
+        self.plan = program.plan
+        self.graph = program.plan.graph
+        self.data = data
+        self.options = options
+        self.owner_of = owner_of
+        self.layers = layers
+        self.extents = Extents(self.graph, data)
+        self.cells: dict[int, int] = {}
+        self.workers = options.workers
+        self.group = options.group
+        wanted = -(-max(data.n, 1) // self.group)
+        self.cohorts = max(1, min(options.max_active_keys, wanted))
+        self.slots = self.cohorts * self.group
+        if self.slots >= 1 << SLOT_BITS:
+            raise error("AMP731", f"{self.slots} instances in flight are more than {(1 << SLOT_BITS) - 1}", help="lower `max_active_keys` or `group`")
+        self._arena(persistent)
+        self._blocks()
+        self.XI, self.XF = self._data()
+        self.I, self.D = self._tables()
+
+    # ------------------------------------------------------------------------------------------------ memory
+
+    def _arena(self, persistent: int) -> None:
+        """Place every storage in a slot's arena and every counter in a slot's counters."""
+        offset = 0
+        for key, kind in self.program.storages.items():
+            self._cell(("off", *key), offset)
+            region, more = self._region_of(key)
+            offset += _align(self.extents.storage(kind, region, more))
+        self.arena_stride = offset
+        self.arena0 = persistent
+        count = 0
+        self.domain: dict[int, int] = {}
+        self.arrived: dict[int, int] = {}
+        self.pending: dict[int, int] = {}
+        for s in self.plan.segments:
+            domain = self.domain[s.id] = max(1, self.extents.most_states(s.region))
+            if domain >= 1 << INDEX_BITS:
+                raise error("AMP732", f"an instance has {domain} states of one kind, more than {(1 << INDEX_BITS) - 1}")
+            self.arrived[s.id], self.pending[s.id] = count, count + domain
+            self._cell(("pending", s.id), count + domain)
+            count += 2 * domain
+            for name in s.layers:
+                self._cell(("ver", s.id, name), count)
+                count += domain
+        self.layer_counter: dict[str, int] = {}
+        for name in self.plan.layers:
+            if not self.static_count(name):
+                self.layer_counter[name] = count
+                count += 1
+        self.count_stride = count
+        self.scratch0 = self.arena0 + self.slots * self.arena_stride
+
+    def _region_of(self, key: tuple[str | int, ...]) -> tuple[int, int]:
+        """(region, 1 for a loop's Phi) of the states of a storage."""
+        match key:
+            case ("v", node, _):
+                return self.graph.region_out(self.graph.by_id[int(node)]), 0
+            case ("phi", node):
+                phi = self.graph.by_id[int(node)]
+                assert isinstance(phi, Phi)
+                return phi.region, int(isinstance(phi.test, First))
+            case ("g", node, _):
+                return self.graph.by_id[int(node)].region, 0
+            case ("turns", region):
+                return self.graph.regions[int(region)].parent, 0
+        raise AssertionError(key)
+
+    def _blocks(self) -> None:
+        """Place the buffers of each function in a worker's scratch."""
+        self.take: dict[int, int] = {}
+        self.rows: dict[int, int] = {}
+        spaces: dict[int, set[str]] = {s.id: {""} for s in self.plan.segments}
+        for key in self.program.cells:
+            if key[0] in ("buf", "ints") and key[5] != "#":
+                spaces[int(key[1])].add(str(key[5]))
+        for s in self.plan.segments:
+            most = max(self.extents.most_of_space(x, s.region) for x in spaces[s.id])
+            self.rows[s.id] = max(1, most)
+            self.take[s.id] = max(1, min(TOKENS, ROWS // max(1, most)))
+        floats: dict[tuple[int, int], int] = {}
+        words: dict[tuple[int, int], int] = {}
+        base = 4 * TOKENS + GEMM_WORDS
+        for key in self.program.cells:
+            if key[0] not in ("buf", "ints"):
+                continue
+            kind, segment, direction, _, width, space = key
+            where = (int(segment), int(direction))
+            rows = 0 if space == "#" else self.take[where[0]] * self.extents.most_of_space(str(space), self.plan.segments[where[0]].region)
+            if kind == "buf":
+                self._cell(key, floats.get(where, 0))
+                floats[where] = floats.get(where, 0) + _align(rows * int(width))
+            else:
+                self._cell(key, base + words.get(where, 0))
+                words[where] = words.get(where, 0) + rows + int(width)
+        self.scratch_stride = _align(max(floats.values(), default=0)) + 64
+        self.work_stride = (base + max(words.values(), default=0) + 15) // 8 * 8
+        self.floats = self.scratch0 + self.workers * self.scratch_stride
+
+    def _cell(self, key: tuple[str | int, ...], value: int) -> None:
+        index = self.program.cells.get(key)
+        if index is not None:
+            self.cells[index] = value
+
+    # -------------------------------------------------------------------------------------------------- data
+
+    def _data(self) -> tuple[Ints, npt.NDArray[np.float32]]:
+        """Return the data as one array of integers and one of floats, and note where each part begins."""
+        ints: list[Ints] = []
+        floats: list[npt.NDArray[np.float32]] = []
+        sizes = {"i": 0, "f": 0}
+
+        def put(array: npt.NDArray[Any], kind: str) -> int:
+            start = sizes[kind]
+            flat = array.reshape(-1)
+            (ints if kind == "i" else floats).append(flat)  # type: ignore[arg-type]
+            sizes[kind] += flat.size
+            return start
+
+        for axis in self.graph.axes:
+            self._cell(("axis", axis.name), put(self.data.axes[axis.name], "i"))
+            if axis.parent:
+                self._cell(("starts", axis.name), put(self.data.inner[axis.name], "i"))
+                self._cell(("most", axis.name), self.extents.most[axis.name])
+            self._cell(("most_rows", axis.name), self.extents.longest[axis.name])
+        self._cell(("most_rows", ""), 1)
+        for key in list(self.program.cells):
+            if key[0] == "field":
+                column = self.extents.column(str(key[1]))
+                floating = column.dtype.kind == "f"
+                self._cell(key, put(column.astype(np.float32 if floating else np.int64, copy=False), "f" if floating else "i"))
+            elif key[0] == "inverse_starts":
+                starts, listed = self.extents.inverse(str(key[1]))
+                self._cell(key, put(starts, "i"))
+                self._cell(("inverse_list", key[1]), put(listed, "i"))
+            elif key[0] == "states":
+                self._cell(key, max(1, self.extents.most_states(int(key[1]))))
+        empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
+        return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
+
+    def static_count(self, layer: str) -> bool:
+        """Whether the number of a layer's firings follows from the lengths of axes alone."""
+        return all(not self._conditional(s) for s in self.plan.segments if layer in s.layers)
+
+    def _conditional(self, segment: Segment) -> bool:
+        """Whether a segment fires only at states that some branch leads to."""
+        depth: dict[int, int] = {}
+
+        def arms(node_id: int) -> int:
+            """Branches open around a node: a Cond opens one, its Phi closes it."""
+            if node_id in depth:
+                return depth[node_id]
+            node = self.graph.by_id[node_id]
+            depth[node_id] = 0
+            if isinstance(node, Source) or not node.inputs:
+                value = 0
+            elif isinstance(node, Phi) and isinstance(node.test, First):
+                value = arms(node.inputs[0][0])
+            elif isinstance(node, Phi):
+                value = arms(node.inputs[0][0]) - 1
+            elif isinstance(node, Group):
+                value = arms(node.inputs[1][0])
+            else:
+                value = max(arms(ref[0]) for ref in node.inputs)
+            if isinstance(node, Cond) and isinstance(node.test, Match | Decided | Dealt):
+                value += 1
+            depth[node_id] = value
+            return value
+
+        return any(arms(n.id) > 0 for n in segment.nodes)
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """float64 [n, layers]: 1 / (firings of an instance for a layer); 0 where they are counted as they happen."""
+        out = np.zeros((self.data.n, len(self.plan.layers)))
+        for k, name in enumerate(self.plan.layers):
+            if self.static_count(name):
+                total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers)
+                out[:, k] = 1.0 / np.maximum(total, 1)
+        return out
+
+    # ------------------------------------------------------------------------------------------------ tables
+
+    def _tables(self) -> tuple[Ints, npt.NDArray[np.float64]]:
+        table = _Table(FIRST_CELL + len(self.program.cells))
+        head: dict[H, int] = {}
+        segments, queues = len(self.plan.segments), 2 * len(self.plan.segments)
+        layers = len(self.plan.layers)
+        head[H.SEG0] = table.room(segments * SEG)
+        head[H.LAYER0] = table.room(max(1, layers) * LAYER)
+        head[H.QUEUE0] = table.room(queues * QUEUE)
+        head[H.RING0] = table.room(self.workers * self.workers * RING)
+        head[H.COHORT0] = table.room(2 * self.cohorts)
+        head[H.ORDER0] = table.room(2 * max(1, self.data.n))
+        head[H.BREAKS0] = table.room(max(1, self.data.n))
+        head[H.SLOT0] = table.room(3 * self.slots)
+        head[H.COUNT0] = table.room(self.slots * self.count_stride)
+        head[H.WORK0] = table.room(self.workers * self.work_stride)
+        lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
+        histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
+        marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
+        buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.slots * self.domain[q // 2])]}
+        ring = _power_of_two(2 * self._live_messages()) if self.workers > 1 else 8
+        rings = [table.room(2 * ring) if a != b else 0 for a in range(self.workers) for b in range(self.workers)]
+        self._check_memory(table.size)
+
+        I = np.zeros(table.size, np.int64)  # noqa: N806  # the name it has in kernels
+        head |= {
+            H.WORKERS: self.workers, H.SLOTS: self.slots, H.GROUP: self.group, H.COHORTS: self.cohorts, H.ARENA0: self.arena0,
+            H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride, H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0,
+            H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS, H.SEGMENTS: segments, H.LAYERS: layers,
+        }  # fmt: skip
+        for word, value in head.items():
+            I[word] = value
+        for index, value in self.cells.items():
+            I[index] = value
+        for name, m in self.layers.items():
+            for param, at in m.offsets.items():
+                for what, start in (("par", m.param), ("grad", m.grad)):
+                    cell = self.program.cells.get((what, name, param))
+                    if cell is not None:
+                        I[cell] = start + at
+            cell = self.program.cells.get(("marks", name))
+            if cell is not None:
+                I[cell] = marks[name]
+            if m.sparse:
+                I[marks[name] + 1] = m.rows
+        numbers = {name: k for k, name in enumerate(self.plan.layers)}
+        for s in self.plan.segments:
+            record = head[H.SEG0] + s.id * SEG
+            need = sum(1 for node, port in s.triggers if not (isinstance(self.graph.by_id[node], Group) and port == 0))
+            I[record + S.OWNER] = self.owner_of[s.id]
+            I[record + S.NEED] = need
+            I[record + S.TAKE] = self.take[s.id]
+            I[record + S.ARRIVED], I[record + S.PENDING] = self.arrived[s.id], self.pending[s.id]
+            I[record + S.COUNTED] = int(need > 1 or bool(s.groups))
+            I[record + S.LAYERS_FROM], I[record + S.LAYERS_N] = lists[s.id], len(s.layers)
+            for k, name in enumerate(s.layers):
+                I[lists[s.id] + k] = numbers[name]
+            for q in (2 * s.id, 2 * s.id + 1):
+                c = head[H.QUEUE0] + q * QUEUE
+                I[c + Q.BUFFER], I[c + Q.MASK] = buffers[q][0], buffers[q][1] - 1
+                I[c + Q.ROWS] = self.rows[s.id]
+        for k, buffer in enumerate(rings):
+            c = head[H.RING0] + k * RING
+            I[c + R.BUFFER], I[c + R.MASK] = buffer, ring - 1
+        self._layer_records(I, head, histograms, marks)
+        self.histograms = histograms
+        return I, self._doubles(I)
+
+    def _layer_records(self, I: Ints, head: dict[H, int], histograms: dict[str, int], marks: dict[str, int]) -> None:  # noqa: N803
+        for k, name in enumerate(self.plan.layers):
+            m = self.layers[name]
+            record = head[H.LAYER0] + k * LAYER
+            user = next(s for s in self.plan.segments if name in s.layers)
+            I[record + L.OWNER] = self.owner_of[user.id]
+            I[record + L.PARAM], I[record + L.SIZE], I[record + L.GRAD] = m.param, m.size, m.grad
+            I[record + L.MOMENT1], I[record + L.MOMENT2] = m.moment1, m.moment2
+            I[record + L.HISTOGRAM] = histograms[name]
+            I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols
+            I[record + L.COUNTER] = self.layer_counter.get(name, -1)
+
+    def _doubles(self, I: Ints) -> npt.NDArray[np.float64]:  # noqa: N803
+        metrics = sum(isinstance(n, Metric) for n in self.graph.nodes)
+        stats = (1 + 2 * metrics + 15) // 8 * 8
+        weights = self.weights()
+        layers = max(1, len(self.plan.layers))
+        D = np.zeros(self.workers * stats + layers * HYPER + weights.size + 8)  # noqa: N806
+        I[H.STATS], I[H.STAT0] = stats, 0
+        I[H.HYPER0] = self.workers * stats
+        I[H.WEIGHT0] = I[H.HYPER0] + layers * HYPER
+        D[I[H.WEIGHT0] : I[H.WEIGHT0] + weights.size] = weights.reshape(-1)
+        return D
+
+    def _live_messages(self) -> int:
+        """Most messages of one kind of direction that can be on the way at once: a ring of this size never fills."""
+        total = 0
+        for s in self.plan.segments:
+            for node_id, port in s.triggers:
+                node = self.graph.by_id[node_id]
+                elements = isinstance(node, Group) and port == 0
+                total += self.extents.most_states(node.region) if elements else self.domain[s.id]
+        return self.slots * max(1, total) + 2 * len(self.plan.layers) + 2
+
+    def _check_memory(self, words: int) -> None:
+        need = 4 * self.floats + 8 * words + self.data.size_bytes
+        try:
+            import os
+
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError):  # pragma: no cover - not on this system
+            return
+        if need > 0.9 * free:
+            raise error(
+                "AMP733",
+                f"this run needs {need / 2**30:.1f} GiB of memory for {self.slots} instances in flight, and {free / 2**30:.1f} GiB are free",
+                help=f"lower `max_active_keys` (now {self.options.max_active_keys}): an instance takes up to {4 * self.arena_stride / 2**20:.2f} MiB",
+                exit_code=4,
+            )
+
+    # ----------------------------------------------------------------------------------------------- outputs
+
+    def outputs(self) -> tuple[dict[int, tuple[int, int]], int]:
+        """Return (Output node id -> (place in O, rows), size of O)."""
+        places: dict[int, tuple[int, int]] = {}
+        size = 0
+        for node in self.graph.nodes:
+            if isinstance(node, Output):
+                kind = self.graph.type_of(node.inputs[0])
+                rows = self.output_rows(node)
+                places[node.id] = (size, rows)
+                size += rows * kind.cols
+        return places, size
+
+    def output_rows(self, node: Output) -> int:
+        kind = self.graph.type_of(node.inputs[0])
+        region = self.graph.regions[node.region]
+        if not region.id:
+            return int(self.data.axes[kind.rows][-1]) if kind.rows else self.data.n
+        if region.axis and not region.parent and not kind.rows:
+            return int(self.data.axes[region.axis][-1])
+        most = self.extents.longest[kind.rows] if kind.rows else 1
+        return self.data.n * max(1, self.extents.most_states(region.id)) * most
+
+    def output_slice(self, node: Output, instance: int) -> slice:
+        """Rows of an Output's array that belong to an instance."""
+        kind = self.graph.type_of(node.inputs[0])
+        region = self.graph.regions[node.region]
+        axis = kind.rows if not region.id else region.axis if not region.parent and not kind.rows else ""
+        if axis:
+            return slice(int(self.data.axes[axis][instance]), int(self.data.axes[axis][instance + 1]))
+        if not region.id:
+            return slice(instance, instance + 1)
+        most = self.extents.longest[kind.rows] if kind.rows else 1
+        room = max(1, self.extents.most_states(region.id)) * most
+        return slice(instance * room, instance * room + int(self.extents.states(region.id)[instance]) * most)
+
+
+class _Table:
+    """Hands out room in I, each part on a cache line of its own."""
+
+    def __init__(self, size: int) -> None:
+        self.size = (size + 7) // 8 * 8
+
+    def room(self, words: int) -> int:
+        start = self.size
+        self.size += (words + 7) // 8 * 8
+        return start
+
+
+

@@ -1,0 +1,399 @@
+"""The compiled engine: parameters, one pass over data by workers, gradients without updates.
+
+Owns the memory that outlives a pass (parameters, moments, update counts). Knows nothing of epochs, files or the command line.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ampc.codegen.kernels import generate, metric_names
+from ampc.codegen.layout import HYPER, LAYER, STALENESS_BINS, H, L, P
+from ampc.codegen.plan import Segment
+from ampc.data.dataset import Dataset
+from ampc.diagnostics import error
+from ampc.ir.graph import Graph
+from ampc.ir.init import initial_parameters
+from ampc.ir.nodes import Metric, Output
+from ampc.ir.ops import metric_value
+from ampc.place.assign import Placement
+from ampc.runtime import kernels, native, optimizer, worker
+from ampc.runtime.binding import Binding, LayerMemory
+from ampc.runtime.events import Array, EpochResult, Progress
+from ampc.runtime.options import EngineOptions
+
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+SPARSE_ROWS = 1024
+"""A table of more rows than this updates only the rows that got a gradient; a smaller one is updated whole."""
+PROGRESS_S = 0.1
+WATCHDOG_S = 30.0
+STUCK = 99
+
+
+class Engine:
+    """Runs one graph. Not for use by two threads at once.
+
+    placement: which device each node is on; device d is worker d modulo the number of workers.
+    parameters: "layer.param" -> array; drawn from the seed if not given. Raises `AmpError` 73x if memory does not suffice.
+    """
+
+    def __init__(self, graph: Graph, placement: Placement, *, options: EngineOptions, parameters: dict[str, Array] | None = None) -> None:
+        self.graph = graph
+        self.options = options
+        started = time.perf_counter()
+        native.one_thread_per_call()
+        device_of = {node: device % options.workers for node, device in placement.device_of.items()}
+        self.program = generate(graph, device_of)
+        self._fire = kernels.load(self.program.text)
+        self.compile_seconds = time.perf_counter() - started
+        self.plan = self.program.plan
+        self._owner_of = {s.id: _owner(s, device_of) for s in self.plan.segments}
+        self._layers = self._lay_out()
+        self._persistent = max((m.moment2 + _room(m.size) for m in self._layers.values()), default=16)
+        self._F = np.zeros(self._persistent, np.float32)
+        self._steps = dict.fromkeys(self._layers, 0)
+        self._binding: Binding | None = None
+        self._factor = 1.0
+        self._unused: dict[str, Array] = {}
+        self.set_parameters({**initial_parameters(graph, options.seed), **(parameters or {})})
+
+    def _lay_out(self) -> dict[str, LayerMemory]:
+        at, out = 0, {}
+        for name in self.plan.layers:
+            layer = self.graph.layer[name]
+            offsets, size = {}, 0
+            for p in layer.params:
+                offsets[p.name] = size
+                size += int(np.prod(p.shape))
+            table = next((p for p in layer.params if p.name == "table"), None)
+            sparse = table is not None and table.shape[0] > SPARSE_ROWS
+            room = _room(size)
+            rows, cols = table.shape if table is not None and sparse else (0, 0)
+            out[name] = LayerMemory(name, at, at + room, at + 2 * room, at + 3 * room, size, offsets, sparse, rows, cols)
+            at += 4 * room
+        return out
+
+    # -------------------------------------------------------------------------------------------- parameters
+
+    def _view(self, layer: str, param: str, start: str = "param") -> Array:
+        m = self._layers[layer]
+        shape = next(p.shape for p in self.graph.layer[layer].params if p.name == param)
+        begin = getattr(m, start) + m.offsets[param]
+        return self._F[begin : begin + int(np.prod(shape))].reshape(shape)
+
+    def _names(self) -> list[tuple[str, str]]:
+        return [(x.name, p.name) for x in self.graph.layers for p in x.params]
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """Copies of all parameters: "layer.param" -> float32 array."""
+        return {f"{x}.{p}": (self._view(x, p).copy() if x in self._layers else self._unused[f"{x}.{p}"].copy()) for x, p in self._names()}
+
+    def set_parameters(self, parameters: dict[str, Array]) -> None:
+        """Set parameters by name; names and shapes are the caller's to check (`weights`)."""
+        for x, p in self._names():
+            value = parameters.get(f"{x}.{p}")
+            if value is None:
+                continue
+            if x in self._layers:
+                self._view(x, p)[...] = value
+            else:
+                self._unused[f"{x}.{p}"] = np.array(value, np.float32)
+
+    def optimizer_state(self) -> dict[str, Array]:
+        """Moments and update counts of every layer, as arrays by name."""
+        out: dict[str, Array] = {}
+        for name, m in self._layers.items():
+            for which in ("moment1", "moment2"):
+                begin = getattr(m, which)
+                out[f"{name}.{which}"] = self._F[begin : begin + m.size].copy()
+            out[f"{name}.step"] = np.array([self._steps[name]], np.int64)
+        return out
+
+    def set_optimizer_state(self, state: dict[str, Array]) -> None:
+        for name, m in self._layers.items():
+            for which in ("moment1", "moment2"):
+                if f"{name}.{which}" in state:
+                    begin = getattr(m, which)
+                    self._F[begin : begin + m.size] = state[f"{name}.{which}"]
+            if f"{name}.step" in state:
+                self._steps[name] = int(state[f"{name}.step"][0])
+
+    @property
+    def learning_rate(self) -> float:
+        """The base learning rate times the schedule's factor."""
+        return self.options.learning_rate * self._factor
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._factor = value / self.options.learning_rate if self.options.learning_rate else 1.0
+
+    # --------------------------------------------------------------------------------------------------- runs
+
+    def bind(self, dataset: Dataset) -> None:
+        """Size arenas and tables for a data set; check memory. `run` does this by itself."""
+        if self._binding is not None and self._binding.data is dataset:
+            return
+        self._binding = None
+        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._persistent)
+        if binding.floats > self._F.size:
+            grown = np.zeros(binding.floats, np.float32)
+            grown[: self._persistent] = self._F[: self._persistent]
+            self._F = grown
+        self._binding = binding
+
+    def run(
+        self,
+        dataset: Dataset,
+        order: npt.NDArray[np.int64],
+        *,
+        train: bool,
+        epoch: int = 0,
+        outputs: bool = False,
+        update: bool = True,
+        on_progress: Callable[[Progress], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> EpochResult:
+        """Pass over the instances `order` once. With `train` gradients are computed, with `update` layers use them.
+
+        Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine.
+        """
+        self.bind(dataset)
+        binding = self._binding
+        assert binding is not None
+        self._prepare(binding, np.asarray(order, np.int64), train, update, epoch)
+        places, size = binding.outputs() if outputs else ({}, 0)
+        O = np.zeros(max(1, size), np.float32)  # noqa: N806  # the name it has in kernels
+        for node in self.graph.nodes:
+            if isinstance(node, Output) and ("out", node.id) in self.program.cells:
+                binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
+        began = time.perf_counter()
+        self._drive(binding, O, on_progress, stop, began)
+        if train and update and self.options.mode == "async":
+            optimizer.flush(self._F, binding.I, binding.D)
+        seconds = time.perf_counter() - began
+        return self._result(binding, O, places, order, seconds, train)
+
+    def gradients(self, dataset: Dataset, order: npt.NDArray[np.int64]) -> dict[str, Array]:
+        """Return the gradient of the summed loss over the instances `order`, without an update: "layer.param" -> float32 array."""
+        for m in self._layers.values():
+            self._F[m.grad : m.grad + m.size] = 0
+        self.run(dataset, order, train=True, update=False)
+        out = {f"{x}.{p}": (self._view(x, p, "grad").copy() if x in self._layers else np.zeros_like(self._unused[f"{x}.{p}"])) for x, p in self._names()}
+        for m in self._layers.values():
+            self._F[m.grad : m.grad + m.size] = 0
+        return out
+
+    def _prepare(self, b: Binding, order: npt.NDArray[np.int64], train: bool, update: bool, epoch: int) -> None:
+        I, D, o = b.I, b.D, self.options  # noqa: N806
+        order, breaks = _grouped(order, b, o)
+        n = len(order)
+        for word in (H.STOP, H.ERROR, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.NONFINITE, H.NONFINITE_COUNT, H.IN_BATCH):
+            I[word] = 0
+        I[H.TRAIN], I[H.UPDATE], I[H.SYNC] = int(train), int(train and update), int(train and o.mode == "sync")
+        I[H.BATCH], I[H.TOTAL], I[H.EPOCH], I[H.SEED] = o.min_update_frequency, n, epoch, o.seed
+        I[H.SCHEDULE], I[H.RANDOM] = int(o.driver == "step"), (o.seed * 0x9E3779B97F4A7C15 + epoch * 0xBF58476D1CE4E5B9 + 0x2545F491) % (1 << 62) | 1
+        I[I[H.ORDER0] : I[H.ORDER0] + n] = order
+        I[I[H.ORDER0] + n : I[H.ORDER0] + 2 * n] = 0
+        I[I[H.BREAKS0] : I[H.BREAKS0] + n] = breaks
+        I[I[H.COHORT0] : I[H.COHORT0] + b.cohorts] = 0
+        I[I[H.COHORT0] + b.cohorts : I[H.COHORT0] + 2 * b.cohorts] = np.arange(b.cohorts)[::-1]
+        I[H.IDLE] = b.cohorts
+        D[: I[H.HYPER0]] = 0
+        for k, name in enumerate(self.plan.layers):
+            record, hyper = I[H.LAYER0] + k * LAYER, I[H.HYPER0] + k * HYPER
+            I[record + L.VERSION] = I[record + L.UPDATES] = 0
+            I[record + L.STEP] = self._steps[name]
+            I[b.histograms[name] : b.histograms[name] + STALENESS_BINS] = 0
+            values = self.settings(name)
+            I[record + L.OPTIMIZER] = OPTIMIZERS.index(values["optimizer"])
+            D[hyper : hyper + HYPER] = 0
+            for word, setting in _HYPERS.items():
+                D[hyper + word] = values[setting]
+            D[hyper + P.RATE] *= self._factor
+
+    def settings(self, layer: str) -> dict[str, Any]:
+        """A layer's settings: its own where it has some, else the run's."""
+        common = {name: getattr(self.options, name) for name in ("optimizer", *_HYPERS.values())}
+        own = {k: v for k, v in {**self.graph.layer[layer].settings, **self.options.per_layer.get(layer, {})}.items() if k in common}
+        return {**common, **own}
+
+    def _drive(
+        self, b: Binding, O: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,  # noqa: N803
+    ) -> None:
+        arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, O)
+        watch = _Watch(self, b, on_progress, stop, began)
+        if self.options.driver == "step":
+            while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
+                worker.run_step(*arguments, self.options.workers)
+                watch.look()
+        else:
+            failures: list[BaseException] = []
+
+            def work(w: int) -> None:
+                try:
+                    worker.run(*arguments, w)
+                except BaseException as problem:
+                    failures.append(problem)
+                    b.I[H.ERROR] = STUCK
+
+            threads = [threading.Thread(target=work, args=(w,), name=f"ampc worker {w}", daemon=True) for w in range(self.options.workers)]
+            for t in threads:
+                t.start()
+            try:
+                for t in threads:
+                    while t.is_alive():
+                        t.join(PROGRESS_S if watch.wanted else 0.5)
+                        if t.is_alive():
+                            watch.look()
+            except BaseException:
+                b.I[H.ERROR] = STUCK  # leave no thread behind
+                for t in threads:
+                    t.join()
+                raise
+            if failures:
+                raise failures[0]
+        self._check(b)
+        watch.last()
+
+    def _check(self, b: Binding) -> None:
+        code = int(b.I[H.ERROR])
+        if code == 0:
+            return
+        if code == STUCK:
+            raise error(
+                "AMP741", f"no progress for {WATCHDOG_S:.0f} s with {int(b.I[H.ADMITTED] - b.I[H.DONE])} instances in flight",
+                notes=tuple(self.waiting(b)), exit_code=3,
+            )  # fmt: skip
+        raise error("AMP799", f"internal fault {code} of the engine ({int(b.I[H.ERROR + 1])})", help="please report it, with the model", exit_code=70)
+
+    def waiting(self, b: Binding) -> list[str]:
+        """Say for each segment what waits there: the dump of a run that is stuck."""
+        from ampc.runtime.tokens import HEAD, QUEUE, TAIL
+
+        lines = []
+        for s in self.plan.segments:
+            queued = [int(b.I[c + TAIL] - b.I[c + HEAD]) for q in (2 * s.id, 2 * s.id + 1) for c in [b.I[H.QUEUE0] + q * QUEUE]]
+            if any(queued):
+                where = next((n.origin[0] for n in s.nodes if n.origin), "")
+                lines.append(f"segment {s.id} ({where}): {queued[0]} forward and {queued[1]} backward tokens ready")
+        return lines
+
+    def _result(self, b: Binding, O: Array, places: dict[int, tuple[int, int]], order: Array, seconds: float, train: bool) -> EpochResult:  # noqa: N803
+        I, D = b.I, b.D  # noqa: N806
+        done = int(I[H.DONE])
+        total = int(I[H.TOTAL])
+        sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
+        nodes = [n for n in self.graph.nodes if isinstance(n, Metric)]
+        metrics = {name: metric_value(n.op, sums[1 + 2 * k], sums[2 + 2 * k]) for k, (name, n) in enumerate(zip(metric_names(self.graph), nodes, strict=True))}
+        records = {name: I[H.LAYER0] + k * LAYER for k, name in enumerate(self.plan.layers)}
+        for name, record in records.items():
+            self._steps[name] = int(I[record + L.STEP])
+        retired = I[I[H.ORDER0] + total : I[H.ORDER0] + 2 * total] == 1
+        ran = I[I[H.ORDER0] : I[H.ORDER0] + total]
+        predicted: dict[str, list[Array]] = {}
+        for node in self.graph.nodes:
+            if isinstance(node, Output) and node.id in places:
+                start, rows = places[node.id]
+                cols = self.graph.type_of(node.inputs[0]).cols
+                table = O[start : start + rows * cols].reshape(rows, cols)
+                predicted[node.name] = [table[b.output_slice(node, int(i))] for i in order]
+        return EpochResult(
+            instances=done,
+            seconds=seconds,
+            loss=float(sums[0] / done) if done else 0.0,
+            metrics=metrics,
+            updates={name: int(I[record + L.UPDATES]) for name, record in records.items()} if train else {},
+            staleness={name: _trimmed(I[b.histograms[name] : b.histograms[name] + STALENESS_BINS]) for name in records} if train else {},
+            outputs=predicted,
+            interrupted=done < total,
+            instances_done=None if done == total else ran[retired].copy(),
+        )
+
+
+class _Watch:
+    """Looks at a running pass from outside: progress, the wish to stop, workers that stand still."""
+
+    def __init__(self, engine: Engine, b: Binding, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float) -> None:
+        self.b, self.on_progress, self.stop, self.began = b, on_progress, stop, began
+        self.beats = -1
+        self.moved = self.shown = began
+
+    @property
+    def wanted(self) -> bool:
+        return self.on_progress is not None or self.stop is not None
+
+    def look(self) -> None:
+        b, now = self.b, time.perf_counter()
+        if self.stop is not None and self.stop():
+            b.I[H.HALT] = 1
+        if now - self.shown >= PROGRESS_S:
+            self.shown = now
+            self.last()
+        beat = b.I[H.WORK0] + 4 * b.I[H.CAP] + worker.BEAT
+        beats = int(sum(b.I[beat + w * b.work_stride] for w in range(b.workers)))
+        if beats != self.beats:
+            self.beats, self.moved = beats, now
+        elif now - self.moved > WATCHDOG_S:
+            b.I[H.ERROR] = STUCK
+
+    def last(self) -> None:
+        if self.on_progress is None:
+            return
+        I, D = self.b.I, self.b.D  # noqa: N806
+        losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
+        self.on_progress(
+            Progress(
+                done=int(I[H.DONE]), total=int(I[H.TOTAL]), loss_sum=losses, in_flight=int(I[H.ADMITTED] - I[H.DONE]),
+                seconds=time.perf_counter() - self.began, staleness=self.staleness(),
+            )
+        )  # fmt: skip
+
+    def staleness(self) -> float | None:
+        counts = sum(self.b.I[at : at + STALENESS_BINS] for at in self.b.histograms.values()) if self.b.histograms else np.zeros(STALENESS_BINS)
+        total = int(np.sum(counts))
+        return float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
+
+
+_HYPERS: dict[int, str] = {
+    P.FREQUENCY: "min_update_frequency", P.RATE: "learning_rate", P.MOMENTUM: "momentum", P.BETA1: "beta1", P.BETA2: "beta2", P.EPSILON: "epsilon",
+    P.DECAY: "weight_decay", P.L2: "l2", P.CLIP_NORM: "clip_norm", P.CLIP_VALUE: "clip_value",
+}  # fmt: skip
+
+
+def _room(size: int) -> int:
+    return (size + 31) // 16 * 16
+
+
+def _owner(segment: Segment, device_of: dict[int, int]) -> int:
+    return device_of.get(segment.nodes[0].id, 0)
+
+
+def _trimmed(histogram: npt.NDArray[np.int64]) -> list[int]:
+    last = int(np.flatnonzero(histogram)[-1]) if histogram.any() else -1
+    return [int(x) for x in histogram[: last + 1]]
+
+
+def _grouped(order: npt.NDArray[np.int64], b: Binding, options: EngineOptions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return (order, 1 where a new group must begin). By length: groups of instances with equal axis lengths, in the order in which they fill."""
+    breaks = np.zeros(len(order), np.int64)
+    if options.group == 1 or not options.group_by_length or not b.graph.axes:
+        return order, breaks
+    lengths = np.stack([np.diff(b.data.axes[a.name])[order] for a in b.graph.axes], axis=1)
+    filling: dict[bytes, list[int]] = {}
+    groups: list[list[int]] = []
+    for instance, key in zip(order.tolist(), lengths, strict=True):
+        group = filling.setdefault(key.tobytes(), [])
+        group.append(instance)
+        if len(group) == options.group:
+            groups.append(filling.pop(key.tobytes()))
+    groups += list(filling.values())
+    starts = np.cumsum([0, *(len(g) for g in groups)])[:-1]
+    breaks[starts] = 1
+    return np.array([i for g in groups for i in g], np.int64), breaks

@@ -1,0 +1,202 @@
+"""What a layer does with its gradients: counts them, measures their staleness, and updates its own parameters.
+
+Each layer belongs to one worker, which alone calls these for it. The accumulator weighs instances: see `docs/runtime.md`.
+Adam and AdamW follow Kingma and Ba (arXiv 1412.6980) and Loshchilov and Hutter (arXiv 1711.05101).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from ampc.codegen.layout import HYPER as _HYPER
+from ampc.codegen.layout import LAYER as _LAYER
+from ampc.codegen.layout import STALENESS_BINS as _BINS
+from ampc.codegen.layout import H, L, P
+from ampc.runtime.native import F0, F1, KERNEL, at, put
+
+# mypy sees no types here: the arguments are numba arrays and integers throughout.
+# mypy: disable-error-code="no-untyped-def"
+
+WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, UPDATE, SYNC = (
+    h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.COUNT0, H.COUNT_STRIDE, H.UPDATE, H.SYNC)
+)
+VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
+    x.value for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
+)
+WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE = (
+    p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE)
+)
+LAYER, HYPER, BINS = _LAYER, _HYPER, _BINS
+NEARLY = 1 - 1e-6
+"""Weights are sums of fractions 1/n; what is this near to the frequency has reached it."""
+
+
+@njit(**KERNEL)
+def note_versions(I, w, n, layer, ver):
+    """Remember for each token the layer's version at its forward firing."""
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    cap = I[CAP]
+    version = at(I, I[LAYER0] + layer * LAYER + VERSION)
+    for i in range(n):
+        put(I, I[COUNT0] + at(I, block + i) * I[COUNT_STRIDE] + ver + at(I, block + cap + i), version)
+
+
+@njit(**KERNEL)
+def count_forward(I, D, w, n, layer):
+    """Count an instance's firings for a layer where their number is not known beforehand."""
+    counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
+    if counter < 0:
+        return
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    for i in range(n):
+        p = I[COUNT0] + at(I, block + i) * I[COUNT_STRIDE] + counter
+        put(I, p, at(I, p) + 1)
+
+
+@njit(**KERNEL)
+def weight_of(I, D, layer, slot, inst):
+    """How much of instance `inst` one backward firing for `layer` stands for: 1 / (its firings)."""
+    counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
+    if counter < 0:
+        return at(D, I[WEIGHT0] + inst * I[LAYERS] + layer)
+    return 1.0 / max(1, at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + counter))
+
+
+@njit(**KERNEL)
+def settle(F, I, D, w, n, layer, ver):
+    """After a backward firing: count its weight and its staleness; update the layer if it has gathered enough."""
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    cap = I[CAP]
+    record = I[LAYER0] + layer * LAYER
+    hyper = I[HYPER0] + layer * HYPER
+    version = at(I, record + VERSION)
+    histogram = at(I, record + HISTOGRAM)
+    total = 0.0
+    for i in range(n):
+        slot = at(I, block + i)
+        stale = version - at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + ver + at(I, block + cap + i))
+        p = histogram + (stale if stale < BINS else BINS - 1)
+        put(I, p, at(I, p) + 1)
+        total += weight_of(I, D, layer, slot, at(I, block + 2 * cap + i))
+    put(D, hyper + WEIGHT, at(D, hyper + WEIGHT) + total)
+    if I[UPDATE] == 1 and I[SYNC] == 0 and at(D, hyper + WEIGHT) >= at(D, hyper + FREQUENCY) * NEARLY:
+        update(F, I, D, layer, at(D, hyper + WEIGHT))
+
+
+@njit(**KERNEL)
+def update(F, I, D, layer, weight):
+    """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
+    record = I[LAYER0] + layer * LAYER
+    hyper = I[HYPER0] + layer * HYPER
+    put(I, record + STEP, at(I, record + STEP) + 1)
+    marks = at(I, record + MARKS)
+    scale = np.float32(1.0 / weight)
+    w = at(I, record + PARAM)
+    g = at(I, record + GRAD)
+    if marks > 0:
+        cols = at(I, record + COLS)
+        touched = at(I, marks)
+        room = at(I, marks + 1)
+        if at(D, hyper + CLIP_NORM) > 0.0 or at(D, hyper + CLIP_VALUE) > 0.0 or at(D, hyper + L2) > 0.0:
+            norm = 0.0
+            for k in range(touched):
+                row = at(I, marks + 2 + k) * cols
+                norm += shape(F, D, hyper, w + row, g + row, cols, scale)
+            scale = clip(D, hyper, norm, F1)
+        for k in range(touched):
+            row = at(I, marks + 2 + k)
+            apply(F, I, D, record, hyper, row * cols, cols, scale)
+            put(I, marks + 2 + room + row, 0)
+        put(I, marks, 0)
+    else:
+        size = at(I, record + SIZE)
+        if at(D, hyper + CLIP_NORM) > 0.0 or at(D, hyper + CLIP_VALUE) > 0.0 or at(D, hyper + L2) > 0.0:
+            scale = clip(D, hyper, shape(F, D, hyper, w, g, size, scale), F1)
+        apply(F, I, D, record, hyper, 0, size, scale)
+    put(D, hyper + WEIGHT, 0.0)
+    put(I, record + VERSION, at(I, record + VERSION) + 1)
+    put(I, record + UPDATES, at(I, record + UPDATES) + 1)
+
+
+@njit(**KERNEL)
+def shape(F, D, hyper, w, g, size, scale):
+    """Scale a gradient in place, add L2, clip its values; return the sum of squares."""
+    l2 = np.float32(at(D, hyper + L2))
+    limit = np.float32(at(D, hyper + CLIP_VALUE))
+    total = 0.0
+    for i in range(size):
+        v = at(F, g + i) * scale + l2 * at(F, w + i)
+        if limit > F0:
+            v = limit if v > limit else (-limit if v < -limit else v)
+        put(F, g + i, v)
+        total += np.float64(v) * np.float64(v)
+    return total
+
+
+@njit(**KERNEL)
+def clip(D, hyper, squares, scale):
+    """The factor that brings a gradient's norm down to CLIP_NORM."""
+    limit = at(D, hyper + CLIP_NORM)
+    norm = math.sqrt(squares)
+    return np.float32(limit / norm) if limit > 0.0 and norm > limit else scale
+
+
+@njit(**KERNEL)
+def apply(F, I, D, record, hyper, first, size, scale):
+    """Update `size` parameters from `first` on with their gradients times `scale`; clear the gradients."""
+    w = at(I, record + PARAM) + first
+    g = at(I, record + GRAD) + first
+    kind = at(I, record + OPTIMIZER)
+    rate = np.float32(at(D, hyper + RATE))
+    decay = np.float32(at(D, hyper + RATE) * at(D, hyper + DECAY))
+    if kind == 0:
+        for i in range(size):
+            v = at(F, w + i)
+            put(F, w + i, v - rate * (at(F, g + i) * scale) - decay * v)
+            put(F, g + i, F0)
+    elif kind == 1:
+        m = at(I, record + MOMENT1) + first
+        mu = np.float32(at(D, hyper + MOMENTUM))
+        for i in range(size):
+            v = at(F, w + i)
+            u = mu * at(F, m + i) + at(F, g + i) * scale
+            put(F, m + i, u)
+            put(F, w + i, v - rate * u - decay * v)
+            put(F, g + i, F0)
+    else:
+        adam(F, D, hyper, w, g, at(I, record + MOMENT1) + first, at(I, record + MOMENT2) + first, at(I, record + STEP), size, scale, rate, decay)
+
+
+@njit(**KERNEL)
+def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
+    b1 = at(D, hyper + BETA1)
+    b2 = at(D, hyper + BETA2)
+    first = np.float32(b1)
+    second = np.float32(b2)
+    rest1 = np.float32(1.0 - b1)
+    rest2 = np.float32(1.0 - b2)
+    # m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + e), with the corrections taken out of the loop
+    correction = math.sqrt(1.0 - b2 ** np.float64(step))
+    pace = np.float32(np.float64(rate) * correction / (1.0 - b1 ** np.float64(step)))
+    epsilon = np.float32(at(D, hyper + EPSILON) * correction)
+    for i in range(size):
+        d = at(F, g + i) * scale
+        a = first * at(F, m + i) + rest1 * d
+        b = second * at(F, v + i) + rest2 * d * d
+        put(F, m + i, a)
+        put(F, v + i, b)
+        p = at(F, w + i)
+        put(F, w + i, p - pace * a / (np.float32(math.sqrt(b)) + epsilon) - decay * p)
+        put(F, g + i, F0)
+
+
+@njit(**KERNEL)
+def flush(F, I, D):
+    """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds."""
+    for layer in range(I[LAYERS]):
+        weight = at(D, I[HYPER0] + layer * HYPER + WEIGHT)
+        if weight > 0.0:
+            update(F, I, D, layer, weight)

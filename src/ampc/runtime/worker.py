@@ -1,0 +1,312 @@
+"""The worker loop: take what arrived, admit instances (the source's owner), choose a queue, fire it, publish.
+
+The same `turn` serves the threads (`run`) and the one-thread step driver (`run_step`, whose order a seed decides). `fire` is the model's
+generated code; nothing here knows of models.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from ampc.codegen.layout import HYPER as _HYPER
+from ampc.codegen.layout import LAYER as _LAYER
+from ampc.codegen.layout import H, L, P, Q, S
+from ampc.runtime.native import JIT, KERNEL, at, load_acquire, pause, put, store_release
+from ampc.runtime.optimizer import NEARLY, update, weight_of
+from ampc.runtime.tokens import (
+    BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
+    RING_TAIL, SEG, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, pass_on, publish, ready,
+)  # fmt: skip
+
+# mypy sees no types here: the arguments are numba arrays and integers throughout.
+# mypy: disable-error-code="no-untyped-def"
+
+STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, GROUP, COHORT0, COHORTS, IDLE, BATCH, IN_BATCH, TOTAL, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HYPER0, SCHEDULE, RANDOM = (
+    h.value
+    for h in (
+        H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.BATCH, H.IN_BATCH, H.TOTAL, H.ORDER0,
+        H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM,
+    )
+)  # fmt: skip
+TAKE, LAYERS_FROM, LAYERS_N, ROWS = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value, Q.ROWS.value
+LAYER_OWNER, WEIGHT, FREQUENCY = L.OWNER.value, P.WEIGHT.value, P.FREQUENCY.value
+LAYER, HYPER = _LAYER, _HYPER
+GEMM_WORDS = 16
+BEAT = 8
+"""Within a worker's block, after the token arrays: words for gemm, and the count of turns that did something."""
+
+
+@njit(**KERNEL)
+def random(I):
+    """The step driver's next number (xorshift64*, Vigna 2016)."""
+    x = np.uint64(I[RANDOM])
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    I[RANDOM] = np.int64(x)
+    return np.int64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
+
+
+@njit(**KERNEL)
+def poll(F, I, D, w):
+    """Take all messages that other workers published for this one; return how many."""
+    workers = I[WORKERS]
+    found = 0
+    for source in range(workers):
+        c = I[RING0] + (source * workers + w) * RING
+        if source == w:
+            continue
+        head = at(I, c + RING_HEAD)
+        tail = load_acquire(I, c + RING_TAIL)
+        if head == tail:
+            continue
+        found += tail - head
+        buffer = at(I, c + BUFFER)
+        mask = at(I, c + MASK)
+        while head < tail:
+            token = at(I, buffer + 2 * (head & mask))
+            amount = at(I, buffer + 2 * (head & mask) + 1)
+            head += 1
+            q = token >> QUEUE_SHIFT
+            if q >= 2 * I[SEGMENTS]:
+                order(F, I, D, w, q - 2 * I[SEGMENTS], amount)
+            else:
+                arrive(I, w, q, (token >> INDEX_BITS) & SLOT_MASK, token & INDEX_MASK, amount)
+        store_release(I, c + RING_HEAD, head)
+    return found
+
+
+@njit(**KERNEL)
+def order(F, I, D, w, layer, instances):
+    """An order to a layer to update itself over `instances`, or (layer = LAYERS) the answer to one."""
+    if layer == I[LAYERS]:
+        I[ACKS] += 1
+        return
+    if at(D, I[HYPER0] + layer * HYPER + WEIGHT) > 0.0:
+        update(F, I, D, layer, np.float64(instances))
+    source = at(I, I[SEG0] + OWNER)
+    if source == w:
+        I[ACKS] += 1
+    else:
+        pass_on(I, w, source, 2 * I[SEGMENTS] + I[LAYERS], 0, 0, 0)
+
+
+@njit(**KERNEL)
+def admit(F, I, D, w):
+    """On the source's worker: admit what may be admitted; in synchronous mode order updates when a batch has drained. Return whether it did."""
+    total = I[TOTAL]
+    flying = I[ADMITTED] - I[DONE]
+    closed = I[ADMITTED] == total or I[HALT] == 1
+    if I[SYNC] == 1:
+        if I[IN_BATCH] < 0:
+            if I[ACKS] < I[LAYERS]:
+                return 0
+            I[IN_BATCH] = 0
+        if flying == 0 and I[IN_BATCH] > 0 and (I[IN_BATCH] >= I[BATCH] or closed):
+            size = I[IN_BATCH]
+            I[IN_BATCH] = -1
+            I[ACKS] = 0
+            if I[UPDATE] == 0:
+                I[ACKS] = I[LAYERS]
+                return 1
+            for layer in range(I[LAYERS]):
+                owner = at(I, I[LAYER0] + layer * LAYER + LAYER_OWNER)
+                if owner == w:
+                    order(F, I, D, w, layer, size)
+                else:
+                    pass_on(I, w, owner, 2 * I[SEGMENTS] + layer, 0, 0, size)
+            return 1
+    if closed:
+        if flying == 0 and (I[SYNC] == 0 or I[IN_BATCH] == 0):
+            store_release(I, STOP, 1)
+        return 0
+    did = 0
+    while I[IDLE] > 0 and I[ADMITTED] < total:
+        if I[SYNC] == 1 and I[IN_BATCH] >= I[BATCH]:
+            break
+        admit_cohort(I, w)
+        did = 1
+    return did
+
+
+@njit(**KERNEL)
+def admit_cohort(I, w):
+    """Admit the next instances of the order into an idle cohort."""
+    I[IDLE] -= 1
+    cohort = at(I, I[COHORT0] + I[COHORTS] + I[IDLE])
+    k = 0
+    while k < I[GROUP] and I[ADMITTED] < I[TOTAL]:
+        position = I[ADMITTED]
+        if k > 0 and (at(I, I[BREAKS0] + position) == 1 or (I[SYNC] == 1 and I[IN_BATCH] >= I[BATCH])):
+            break
+        slot = cohort * I[GROUP] + k
+        put(I, I[SLOT0] + slot, at(I, I[ORDER0] + position))
+        put(I, I[SLOT0] + I[SLOTS] + slot, position)
+        put(I, I[SLOT0] + 2 * I[SLOTS] + slot, position)
+        counters = I[COUNT0] + slot * I[COUNT_STRIDE]
+        for j in range(I[COUNT_STRIDE]):
+            put(I, counters + j, 0)
+        ready(I, w, 0, slot, 0)
+        I[ADMITTED] += 1
+        I[IN_BATCH] += I[SYNC]
+        k += 1
+    put(I, I[COHORT0] + cohort, k)
+
+
+@njit(**KERNEL)
+def retire(I, w, n):
+    """All messages of these instances have been answered: free their slots."""
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    for i in range(n):
+        slot = at(I, block + i)
+        put(I, I[ORDER0] + I[TOTAL] + at(I, I[SLOT0] + I[SLOTS] + slot), 1)
+        cohort = slot // I[GROUP]
+        left = at(I, I[COHORT0] + cohort) - 1
+        put(I, I[COHORT0] + cohort, left)
+        if left == 0:
+            put(I, I[COHORT0] + I[COHORTS] + I[IDLE], cohort)
+            I[IDLE] += 1
+    store_release(I, DONE, I[DONE] + n)
+
+
+@njit(**KERNEL)
+def choose(I, w):
+    """The queue to fire next, or -1. By weight: waiting rows, backward ones doubled, since they end instances and free weights.
+
+    Most-waiting-first keeps firings large; with everything bounded by admission, a queue that waits grows heaviest in the end.
+    """
+    best = -1
+    heaviest = 0
+    for q in range(2 * I[SEGMENTS]):
+        c = I[QUEUE0] + q * QUEUE
+        waiting = at(I, c + TAIL) - at(I, c + HEAD)
+        if waiting > 0:
+            weight = waiting * at(I, c + ROWS) << (q & 1)
+            if q < 2:
+                weight = 1 << 40  # admission and retirement cost nothing and keep the others fed
+            if weight > heaviest and at(I, I[SEG0] + (q >> 1) * SEG + OWNER) == w:
+                heaviest = weight
+                best = q
+    return best
+
+
+@njit(**KERNEL)
+def choose_any(I, w):
+    """One of the worker's queues that are not empty, by the step driver's random numbers; -1 if all are."""
+    count = 0
+    for q in range(2 * I[SEGMENTS]):
+        c = I[QUEUE0] + q * QUEUE
+        if at(I, c + TAIL) > at(I, c + HEAD) and at(I, I[SEG0] + (q >> 1) * SEG + OWNER) == w:
+            count += 1
+    if count == 0:
+        return -1
+    k = random(I) % count
+    for q in range(2 * I[SEGMENTS]):
+        c = I[QUEUE0] + q * QUEUE
+        if at(I, c + TAIL) > at(I, c + HEAD) and at(I, I[SEG0] + (q >> 1) * SEG + OWNER) == w:
+            if k == 0:
+                return q
+            k -= 1
+    return -1
+
+
+@njit(**KERNEL)
+def until_update(I, D, q, n):
+    """How many of the next n backward tokens may fire before one of the segment's layers has to update itself."""
+    record = I[SEG0] + (q >> 1) * SEG
+    first = at(I, record + LAYERS_FROM)
+    c = I[QUEUE0] + q * QUEUE
+    for k in range(at(I, record + LAYERS_N)):
+        layer = at(I, first + k)
+        hyper = I[HYPER0] + layer * HYPER
+        total = at(D, hyper + WEIGHT)
+        goal = at(D, hyper + FREQUENCY) * NEARLY
+        for i in range(n):
+            token = at(I, at(I, c + BUFFER) + ((at(I, c + HEAD) + i) & at(I, c + MASK)))
+            slot = token >> INDEX_BITS
+            total += weight_of(I, D, layer, slot, at(I, I[SLOT0] + slot))
+            if total >= goal:
+                n = i + 1
+                break
+    return n
+
+
+@njit(**KERNEL)
+def take(I, D, w, q):
+    """Move tokens of queue q into the worker's block (slot, index, instance, arena); return how many."""
+    c = I[QUEUE0] + q * QUEUE
+    head = at(I, c + HEAD)
+    n = min(at(I, c + TAIL) - head, at(I, I[SEG0] + (q >> 1) * SEG + TAKE))
+    if I[SCHEDULE] == 1:
+        n = 1 + random(I) % n
+    if q & 1 and I[UPDATE] == 1 and I[SYNC] == 0:
+        n = until_update(I, D, q, n)
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    cap = I[CAP]
+    for i in range(n):
+        token = at(I, at(I, c + BUFFER) + ((head + i) & at(I, c + MASK)))
+        slot = token >> INDEX_BITS
+        put(I, block + i, slot)
+        put(I, block + cap + i, token & INDEX_MASK)
+        put(I, block + 2 * cap + i, at(I, I[SLOT0] + slot))
+        put(I, block + 3 * cap + i, I[ARENA0] + slot * I[ARENA_STRIDE])
+    put(I, c + HEAD, head + n)
+    return n
+
+
+@njit(**KERNEL)
+def turn(fire, F, I, D, XF, XI, O, w):
+    """One round of worker w; return whether anything happened."""
+    did = poll(F, I, D, w) if I[WORKERS] > 1 else 0
+    if at(I, I[SEG0] + OWNER) == w:
+        did += admit(F, I, D, w)
+    q = choose_any(I, w) if I[SCHEDULE] == 1 else choose(I, w)
+    if q >= 0:
+        n = take(I, D, w, q)
+        if q == 1:
+            retire(I, w, n)
+        else:
+            fire(F, I, D, XF, XI, O, w, q, n)
+        did += 1
+    if I[WORKERS] > 1:
+        publish(I, w)
+    return did
+
+
+_F, _I, _D = types.float32[::1], types.int64[::1], types.float64[::1]
+_FIRE = types.FunctionType(types.void(_F, _I, _D, _F, _I, _F, types.int64, types.int64, types.int64))
+_WORKER = types.void(_FIRE, _F, _I, _D, _F, _I, _F, types.int64)
+
+
+def _compiled(signature):
+    return njit(signature, **KERNEL) if JIT else (lambda f: f)
+
+
+@_compiled(_WORKER)
+def run(fire, F, I, D, XF, XI, O, w):
+    """Worker w of the threads driver: turns until STOP or ERROR."""
+    idle = 0
+    beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
+    while load_acquire(I, STOP) == 0 and load_acquire(I, ERROR) == 0:
+        if turn(fire, F, I, D, XF, XI, O, w):
+            idle = 0
+            put(I, beat, at(I, beat) + 1)
+        else:
+            idle += 1
+            pause(idle)
+
+
+@_compiled(_WORKER)
+def run_step(fire, F, I, D, XF, XI, O, workers):
+    """The step driver: all workers on one thread, the next one drawn from the seed; stops when nothing is left to do.
+
+    Returns every 4096 turns as well, so that the caller can look at progress.
+    """
+    for _ in range(4096):
+        if I[STOP] != 0 or I[ERROR] != 0:
+            return
+        w = random(I) % workers if workers > 1 else 0
+        if turn(fire, F, I, D, XF, XI, O, w):
+            beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
+            put(I, beat, at(I, beat) + 1)
