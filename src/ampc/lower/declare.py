@@ -74,7 +74,12 @@ def _shown(value: object) -> str:
 
 
 def axes(model: ast.Model) -> dict[str, AxisDecl]:
-    return {a.name: AxisDecl(a.name, a.parent.id if a.parent else "") for a in model.axes}
+    """Return the axes, each after the one that it is nested in."""
+    found = {a.name: AxisDecl(a.name, a.parent.id if a.parent else "") for a in model.axes}
+    out: dict[str, AxisDecl] = {}
+    for _ in found:  # one level of nesting a round
+        out |= {name: a for name, a in found.items() if name not in out and (not a.parent or a.parent in out)}
+    return out | found
 
 
 class Declarations:
