@@ -134,6 +134,8 @@ def test_another_format_is_told_by_its_fields() -> None:
 
 def test_nan_and_infinity_follow_the_policy() -> None:
     bad = expected("N04")["bad_rows"]
+    with pytest.raises(AmpError, match="AMP816"):
+        read(CASES / "N04/train.parquet", Q, on_nan="stop")
     assert messages("N04/train.parquet", Q) == ["row 2 of `FILE`: `x[0]` is NaN, expected a finite number"]
     whole = pq.read_table(CASES / "N04/train.parquet")
     data = read(CASES / "N04/train.parquet", Q, on_nan="skip")

@@ -14,7 +14,7 @@ from data_graphs import LR, F, G, Q, instance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampc.data import find, memory, read
+from ampc.data import find, jsonl, memory, read
 from ampc.data.recipes import RECIPES
 from ampc.diagnostics import AmpError
 
@@ -89,6 +89,7 @@ def test_what_is_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(AmpError) as caught:
             read(name, Q)
         assert caught.value.diagnostics[0].message == message
+        assert caught.value.diagnostics[0].code == ("AMP801" if name in ("folder.jsonl", "pipe.jsonl", "nothing.jsonl") else "AMP804")
     for name in ("d.arrow", "g.arrow"):
         with pytest.raises(AmpError) as caught:
             read(name, Q)
@@ -108,7 +109,7 @@ def test_python_data_of_no_kind_is_refused() -> None:
 
 
 def test_nothing_left_after_skipping_is_an_error() -> None:
-    with pytest.raises(AmpError, match="all 2 hold NaN or infinity"):
+    with pytest.raises(AmpError, match="AMP805.*all 2 hold NaN or infinity"):
         read([{"x": [float("nan")], "y": 0}, {"x": [], "y": float("inf")}], Q, on_nan="skip")
 
 
@@ -122,7 +123,7 @@ def test_skipping_counts_over_files(tmp_path: Path) -> None:
 
 
 def test_an_axis_without_a_field_is_refused() -> None:
-    with pytest.raises(AmpError, match="axis `edge` has no field"):
+    with pytest.raises(AmpError, match="AMP826.*axis `edge` has no field"):
         read([{"x": [1]}], instance(F("x", "float", "node"), axes="node, edge"))
 
 
@@ -187,3 +188,38 @@ def test_a_hundred_thousand_rows_are_read_in_less_than_a_second(tmp_path: Path) 
         assert read(find(tmp_path / "d")["train"], LR).n == 100_000
         best.append(time.perf_counter() - begin)
     assert min(best) < 1.0
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 1 << 20)
+    (tmp_path / "d.jsonl").write_text(ROW + '{"x": [' + "1," * (1 << 20))
+    with pytest.raises(AmpError) as caught:
+        read(tmp_path / "d.jsonl", Q)
+    assert caught.value.diagnostics[0].message == f"line 2 of `{tmp_path / 'd.jsonl'}` is longer than 1 MB"
+
+
+def test_long_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "CHUNK_ROWS", 7)
+    (tmp_path / "d.jsonl").write_text("".join(f'{{"x": {list(range(i % 4))}, "y": {i}}}\n' for i in range(50)))
+    data = read(tmp_path / "d.jsonl", Q)
+    assert data.columns["y"][:, 0].tolist() == list(range(50)) and data.lengths("token").tolist() == [i % 4 for i in range(50)]
+
+
+def test_a_bad_file_among_shards_is_the_one_named(tmp_path: Path) -> None:
+    (tmp_path / "train-0.jsonl").write_text(ROW)
+    (tmp_path / "train-1.jsonl").write_text(ROW + '{"x": [1]}\n')
+    with pytest.raises(AmpError) as caught:
+        read(find(tmp_path)["train"], Q)
+    assert caught.value.diagnostics[0].message == f"row 1 (line 2) of `{tmp_path / 'train-1.jsonl'}`: the field `y` is missing; it has `x`"
+
+
+def test_unreadable_files_are_a_matter_of_resources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d.jsonl").write_text(ROW)
+
+    def refuse(self: Path, *args: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(AmpError) as caught:
+        read(tmp_path / "d.jsonl", Q)
+    assert caught.value.exit_code == 4 and caught.value.diagnostics[0].message.endswith("can't be read: permission denied")

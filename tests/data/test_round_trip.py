@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from ampc.data import Dataset, read, write_dataset
 from ampc.data.write import to_table
+from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 
 DEEP = instance(
@@ -154,3 +157,38 @@ def test_statistics_and_sizes() -> None:
 
 def test_graph_without_fields_counts_rows() -> None:
     assert read([{}, {}], Graph("m", (), (), (), (), ())).n == 2
+
+
+SCALAR = st.none() | st.booleans() | st.integers(-3, 20) | st.just(2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=2)
+VALUE = st.recursive(SCALAR, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=2), x, max_size=2), max_leaves=6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=st.sampled_from(sorted(GRAPHS)), seed=st.integers(0, 1000), data=st.data())
+def test_any_json_is_read_or_refused_alike_from_file_and_python(name: str, seed: int, data: Any) -> None:
+    graph = GRAPHS[name]
+    rows: list[Any] = random_rows(graph, 3, seed)
+    for _ in range(data.draw(st.integers(1, 2))):
+        row = data.draw(st.integers(0, 2))
+        field = data.draw(st.sampled_from([f.name for f in graph.fields]))
+        if isinstance(rows[row], dict):
+            what = data.draw(st.sampled_from(["value", "element", "drop", "row"]))
+            if what == "drop":
+                rows[row].pop(field, None)
+            elif what == "row":
+                rows[row] = data.draw(VALUE)
+            elif what == "element" and isinstance(rows[row].get(field), list) and rows[row][field]:
+                rows[row][field][0] = data.draw(VALUE)
+            else:
+                rows[row][field] = data.draw(VALUE)
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "d.jsonl"
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+        for source in (path, rows):
+            try:
+                outcomes.append(read(source, graph, name=str(path)))
+            except AmpError as failure:
+                outcomes.append([re.sub(r" \(line \d+\)", "", d.message) for d in failure.diagnostics])
+    first, second = outcomes
+    assert same(first, second) if isinstance(first, Dataset) and isinstance(second, Dataset) else first == second

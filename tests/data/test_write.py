@@ -85,7 +85,8 @@ def test_a_refusal_of_the_system_leaves_the_old_file(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(AmpError) as caught:
         write_predictions(path, {"y": np.zeros(3)})
-    assert caught.value.exit_code == 4 and caught.value.diagnostics[0].message == f"`{path}` can't be written: no space left on device"
+    assert caught.value.exit_code == 4 and caught.value.diagnostics[0].code == "AMP824"
+    assert caught.value.diagnostics[0].message == f"`{path}` can't be written: no space left on device"
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["p.parquet"]
 
 

@@ -103,7 +103,7 @@ CODES: dict[str, Explanation] = {
         "for it become 0, and digits beyond about seven are rounded.",
     ),
     "AMP816": Explanation(
-        "NaN or infinity in the data",
+        "a value that is NaN or infinite",
         "One such value makes a loss NaN, and one update later the whole model. `--on-nan stop` (the default) refuses the file, `--on-nan "
         "skip` leaves out the instances that hold one and counts them, `--on-nan ignore` trains on them. A value that isn't known is "
         "null, in a field declared `or none`.",
