@@ -13,7 +13,7 @@ from ampc.ir import Graph, Interpreter, from_text, initial_parameters, to_text, 
 from ampc.lower import lower
 
 MODELS = sorted(Path(__file__).parents[2].joinpath("models").glob("*.amp"))
-SMALL = {"hidden": 5, "vocabulary": 6, "longest": 5}
+SMALL = {"hidden": 5, "vocabulary": 6, "longest": 5, "pixels": 6, "rate": 0.0}
 
 
 def graph_of(path: Path) -> Graph:
