@@ -10,7 +10,7 @@ from collections import defaultdict
 import msgspec
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import AnyNode, Bcast, Ref
+from ampc.ir.nodes import AnyNode, Bcast, Cond, Decided, Phi, Ref
 
 
 def fan_in(graph: Graph) -> Graph:
@@ -50,16 +50,14 @@ def fan_out(graph: Graph) -> Graph:
         nodes.append(_renumbered(node, fresh, inputs))
         for port, kind in enumerate(node.outputs):
             if (copy := copies.get((node.id, port))) is not None:
-                outputs = (kind,) * len(readers[node.id, port])
-                made = Bcast(id=copy, region=graph.region_out(node), inputs=((fresh[node.id], port),), outputs=outputs, origin=node.origin, name=node.name)
-                nodes.append(made)
+                outputs, inputs = (kind,) * len(readers[node.id, port]), ((fresh[node.id], port),)
+                nodes.append(Bcast(id=copy, region=graph.region_out(node), inputs=inputs, outputs=outputs, origin=node.origin, name=node.name))
     return graph.with_nodes(tuple(nodes))
 
 
 def _renumbered(node: AnyNode, fresh: dict[int, int], inputs: tuple[Ref, ...]) -> AnyNode:
     """Return the node under its new id, with new inputs; a test that names a node follows it."""
-    test = getattr(node, "test", None)
-    by = getattr(test, "by", None)
-    if by is None:
-        return msgspec.structs.replace(node, id=fresh[node.id], inputs=inputs)
-    return msgspec.structs.replace(node, id=fresh[node.id], inputs=inputs, test=msgspec.structs.replace(test, by=fresh[by]))
+    if isinstance(node, Cond | Phi) and isinstance(node.test, Decided):
+        test = msgspec.structs.replace(node.test, by=fresh[node.test.by])
+        return msgspec.structs.replace(node, id=fresh[node.id], inputs=inputs, test=test)
+    return msgspec.structs.replace(node, id=fresh[node.id], inputs=inputs)
