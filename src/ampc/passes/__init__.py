@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ampc.diagnostics import did_you_mean, error, printable
 from ampc.ir.graph import Graph
 from ampc.ir.verify import verify
+from ampc.passes.bulk import bulk
 from ampc.passes.drop_dead import drop_dead
 from ampc.passes.part import part
 from ampc.passes.share import share
@@ -27,6 +28,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("drop-dead", "drop what no loss, metric or output needs", drop_dead),  # first: the others needn't look at it
     Pass("share", "compute equal things once", share),  # before simplify, whose rules ask for values with one reader
     Pass("simplify", "take out operations that do nothing, fold constants", simplify),
+    Pass("bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk),  # after share and simplify: fewer values to follow
     Pass("part", "one Split instead of several slices", part),  # last: slices of slices and of joins are gone by now
 )
 

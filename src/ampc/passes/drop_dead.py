@@ -18,8 +18,8 @@ def drop_dead(graph: Graph) -> Graph:
     open_ = fan_in(graph)
     kept = live(open_)
     if all(n.id in kept for n in open_.nodes):
-        return _drop_regions(_drop_layers(graph))
-    return _drop_regions(_drop_layers(fan_out(open_.with_nodes(tuple(n for n in open_.nodes if n.id in kept)))))
+        return drop_regions(_drop_layers(graph))
+    return drop_regions(_drop_layers(fan_out(open_.with_nodes(tuple(n for n in open_.nodes if n.id in kept)))))
 
 
 def _drop_layers(graph: Graph) -> Graph:
@@ -32,7 +32,8 @@ def _drop_layers(graph: Graph) -> Graph:
     return graph if layers == graph.layers else msgspec.structs.replace(graph, layers=layers)
 
 
-def _drop_regions(graph: Graph) -> Graph:
+def drop_regions(graph: Graph) -> Graph:
+    """Return the graph without regions that no node lies in; the others are renumbered."""
     used = {0}
     for n in graph.nodes:
         for region in (n.region, graph.region_out(n)):
