@@ -296,6 +296,13 @@ def test_distributions_of_first_values(init, scale, low, high, deviation):
     assert value.std() == pytest.approx(deviation, rel=0.03)
 
 
+def test_copies_of_a_layer_start_equal():
+    layers = tuple(Layer(name, "linear", (Param("w", (3, 2)),)) for name in ("a", "a~0", "a~1"))
+    values = initial_parameters(Graph("g", (), (), layers, (), ()), 0)
+    np.testing.assert_array_equal(values["a~0.w"], values["a.w"])
+    np.testing.assert_array_equal(values["a~1.w"], values["a.w"])
+
+
 def test_identity_as_first_value():
     layer = Layer("a", "linear", (Param("w", (2, 3), "identity", 0.5),))
     assert initial_parameters(Graph("g", (), (), (layer,), (), ()), 0)["a.w"].tolist() == [[0.5, 0, 0], [0, 0.5, 0]]

@@ -118,3 +118,17 @@ def test_text_that_does_not_read_is_told_with_its_place(text, message, line, col
     d = caught.value.diagnostics[0]
     assert (d.code, d.message) == ("AMP320", message)
     assert (d.primary and d.primary.span.line, d.primary and d.primary.span.column) == (line, column)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 10_000), st.text(alphabet="%@:=(),|[]{}*0123456789.-\"\\\nabcdefi e#", max_size=8))
+def test_damaged_text_is_refused_or_read_but_never_crashes(at, length, put):
+    text = to_text(list_reduction())
+    at %= len(text)
+    damaged = text[:at] + put + text[at + length % 12 :]
+    try:
+        graph = from_text(damaged)
+    except AmpError as e:
+        assert {d.code for d in e.diagnostics} == {"AMP320"}
+    else:
+        assert from_text(to_text(graph)) == graph

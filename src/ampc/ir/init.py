@@ -13,9 +13,9 @@ from ampc.ir.graph import Graph, Param
 def initial_parameters(graph: Graph, seed: int) -> dict[str, npt.NDArray[np.float32]]:
     """Return "layer.param" -> float32 array for every layer.
 
-    Each array's stream depends on the seed, the layer's and the parameter's name only. Replicas of a layer start equal.
+    Each array's stream depends on the seed, the layer's and the parameter's name only. Copies of a layer, `name~0`, `name~1`, ..., start equal.
     """
-    return {f"{layer.name}.{p.name}": initial(p, seed, layer.name) for layer in graph.layers for p in layer.params}
+    return {f"{layer.name}.{p.name}": initial(p, seed, layer.name.split("~")[0]) for layer in graph.layers for p in layer.params}
 
 
 def initial(param: Param, seed: int, layer: str) -> npt.NDArray[np.float32]:

@@ -11,6 +11,7 @@ from ampc.ir.graph import FieldDecl
 from ampc.ir.nodes import Type
 from ampc.ir.op import Array, AttrDecl, Attrs, FieldValue, Op, Params, Scope, ShapeError, Shapes, integer, number, shown, want_float
 from ampc.ir.ops_columns import integer_rows, integers
+from ampc.ir.ops_rows import add_rows
 
 Types = tuple[Type, ...]
 Fields = tuple[FieldDecl, ...]
@@ -103,9 +104,7 @@ def _lookup(operands: Sequence[Array], fields: Sequence[FieldValue], params: Par
 
 def _lookup_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
     index = integers(fields[0] if fields else operands[0])
-    d = np.zeros(params["table"].shape, dy.dtype)
-    np.add.at(d, index[index >= 0], dy[index >= 0])
-    return [np.zeros(operands[0].shape, dy.dtype)], {"table": d}
+    return [np.zeros(operands[0].shape, dy.dtype)], {"table": add_rows(dy, index, params["table"].shape[0])}
 
 
 def _norm_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:

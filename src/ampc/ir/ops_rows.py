@@ -56,9 +56,7 @@ def _gather(operands: Sequence[Array], fields: Sequence[FieldValue], params: Par
 
 def _gather_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
     index = _row_index(fields).values
-    dx = np.zeros(operands[0].shape, dy.dtype)
-    np.add.at(dx, index[index >= 0], dy[index >= 0])
-    return [dx], {}
+    return [add_rows(dy, index, operands[0].shape[0])], {}
 
 
 def _scatter_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
@@ -69,6 +67,15 @@ def _scatter_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, sc
     return (msgspec.structs.replace(types[0], rows=field.of),)
 
 
+def add_rows(x: Array, owner: Array, n: int) -> Array:
+    """Return [n, cols]: row i is the sum of the rows of `x` whose owner is i (-1: nobody's), added in float64, rounded once."""
+    real = owner >= 0
+    y = np.zeros((n, x.shape[1]), x.dtype)
+    for c in range(x.shape[1]):
+        y[:, c] = np.bincount(owner[real], x[real, c], n)[:n]
+    return y
+
+
 def _reduce(x: Array, owner: Array, n: int, how: object) -> Array:
     """Return [n, cols]: the rows of `x` with owner i reduced to row i; owner -1 goes nowhere, no rows give 0."""
     x, owner = x[owner >= 0], owner[owner >= 0]
@@ -77,8 +84,7 @@ def _reduce(x: Array, owner: Array, n: int, how: object) -> Array:
         np.maximum.at(y, owner, x)
         y[np.bincount(owner, minlength=n) == 0] = 0
         return y
-    y = np.zeros((n, x.shape[1]), x.dtype)
-    np.add.at(y, owner, x)
+    y = add_rows(x, owner, n)
     return y / _counts(owner, n).astype(x.dtype) if how == "mean" else y
 
 
