@@ -274,13 +274,13 @@ class Flatmap(Node, frozen=True, kw_only=True):
 
 
 class Ungroup(Node, frozen=True, kw_only=True):
-    """Row e of the input at p goes to state (p, e) of `to`."""
+    """Row e of the input at p goes to the state of `to` that stands at the e-th element: (p, e), or from the far end in a reversed loop."""
 
     to: int
 
 
 class Group(Node, frozen=True, kw_only=True):
-    """Stacks the messages on input 0 (states of `region`) that share a key into one, in order of their coordinate.
+    """Stacks the messages on input 0 (states of `region`) that share a key into one, in order of their elements.
 
     `key` None: all elements (or turns) of `region`; the result is at the parent state and has one row an element.
     `key` an index: the elements that point at m; the result is at (p, m) of region `to`, with "*" rows, perhaps none.
