@@ -24,13 +24,14 @@ from ampc.passes.rewrite import Rewriter, joined
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """A value of an each-region as a message of the region around it: a row for each element, or one row that is the same for all.
+    """A value of an each-region as a message of the region around it.
 
-    `partial`: at some elements there is no message (an index is none there); the rows in their place mean nothing.
+    `axis`: that of the region, with a row for each element; or one nested in it, with all rows of all elements; or "": one row that is the
+    same for all elements. `partial`: at some elements there is no message (an index is none there); the rows in their place mean nothing.
     """
 
     ref: Ref
-    uniform: bool
+    axis: str
     partial: bool = False
 
 
@@ -76,14 +77,15 @@ class Bulk:
     def _leaves(self, node: Group) -> None:
         """Read the bulk form where the elements' values were collected."""
         found = self.rows(node.inputs[0])
-        if found is not None and not found.partial:
+        if found is not None and not found.partial and found.axis in ("", self.axis_of[node.region]):
             self.r.reroute((node.id, 0), self.spread(found, node.region))
 
     def _ends(self, node: Loss | Metric | Output) -> None:
         """Judge or give out all rows at once."""
         found = [self.rows(ref) for ref in node.inputs]
         fields = [self.whole(f, node.region) for f in getattr(node, "fields", ())]
-        if any(f is None or f.partial for f in found) or any(f is None for f in fields):
+        own = ("", self.axis_of[node.region])
+        if any(f is None or f.partial or f.axis not in own for f in found) or any(f is None for f in fields):
             return
         inputs = tuple(self.spread(f, node.region) for f in found if f is not None)
         new = msgspec.structs.replace(node, region=self.outer(node.region), inputs=inputs)
@@ -95,7 +97,7 @@ class Bulk:
         """Compute once what is needed in both forms: elements that remain get their rows of the bulk form."""
         for ref, found in list(self.made.items()):
             node = self.r.nodes[ref[0]]
-            if found is None or found.partial or found.uniform or not isinstance(node, PPT | NPT | Concat | Split | Phi) or not self.r.readers[found.ref]:
+            if found is None or found.partial or found.axis != self.axis_of.get(node.region) or not isinstance(node, PPT | NPT | Concat | Split | Phi) or not self.r.readers[found.ref]:
                 continue
             kept = self.remaining()
             if ref[0] in kept and any(reader in kept for reader in self.r.readers[ref]) and found.ref[0] in kept:
@@ -122,12 +124,18 @@ class Bulk:
         full = OPS[op].defaults | attrs
         return (self.add(NPT(id=-1, region=region, inputs=inputs, outputs=outputs, op=op, fields=fields, attrs=full, origin=like.origin, name=like.name)), 0)
 
-    def spread(self, found: Rows, region: int) -> Ref:
-        """Return the value with a row for each element, repeated if it is the same for all."""
-        if not found.uniform:
+    def spread(self, found: Rows, region: int, axis: str = "") -> Ref:
+        """Return the value with a row for each element (or each of the nested `axis`), repeated where it is the same for several."""
+        axis = axis or self.axis_of[region]
+        if found.axis == axis:
             return found.ref
-        t = self.r.type_of(found.ref)
-        return self.npt("expand_rows", (found.ref,), (Type(self.axis_of[region], t.cols, t.integer),), self.outer(region), self.r.node(found.ref))
+        ref = found.ref if found.axis or axis == self.axis_of[region] else self.spread(found, region)
+        t = self.r.type_of(ref)
+        return self.npt("expand_rows", (ref,), (Type(axis, t.cols, t.integer),), self.outer(region), self.r.node(ref))
+
+    def nested(self, axis: str, region: int) -> bool:
+        """Whether rows over `axis`, at an element of `region`, are those of that element only."""
+        return any(a.name == axis and a.parent == self.axis_of[region] for a in self.graph.axes)
 
     def whole(self, ref: FieldRef, region: int) -> FieldRef | None:
         """Return a field that an element reads, for all elements at once; None if it is not its own field."""
@@ -166,15 +174,18 @@ class Bulk:
     def _rows(self, ref: Ref, node: AnyNode) -> Rows | None:
         match node:
             case Ungroup(to=to) if to in self.axis_of:
-                return Rows(node.inputs[0], False)
+                return Rows(node.inputs[0], self.axis_of[to])
             case Flatmap(to=Over(region=to)) if to in self.axis_of and node.outputs[0].rows == "":
-                return Rows(node.inputs[0], True)
+                return Rows(node.inputs[0], "")
             case Flatmap(to=Dependents(region=to)) if to in self.axis_of:
                 return self._dependents(node)
             case _ if node.region not in self.axis_of or node.outputs[ref[1]].integer:
                 return None
             case NPT(op="reduce_rows"):
-                return self._scattered(node)
+                return self._reduced(node) or self._scattered(node)
+            case NPT(op="softmax_rows"):
+                found = self.rows(node.inputs[0])
+                return None if found is None or not self.nested(found.axis, node.region) else self._apply(node, [found])
             case NPT() if OPS[node.op].group in ("unary", "binary", "columns", "random"):
                 return self._same(node, node.inputs)
             case NPT() if OPS[node.op].group == "source":
@@ -200,35 +211,50 @@ class Bulk:
         found = [x for x in operands if x is not None]
         if len(found) < len(operands) or any(f.at is not None and uses(f.at, node.region) for f in getattr(node, "fields", ())):
             return None
-        uniform, partial = all(x.uniform for x in found), any(x.partial for x in found)
-        refs = [x.ref for x in found]
-        if isinstance(node, Concat) and not uniform:
-            refs = [self.spread(x, node.region) for x in found]
-        rows = "" if uniform else self.axis_of[node.region]
-        outputs = tuple(Type(rows, t.cols, t.integer) for t in node.outputs)
+        axes = {x.axis for x in found} - {""}
+        inner = axes - {self.axis_of[node.region]}
+        if len(inner) > 1:
+            return None
+        axis = next(iter(inner or axes), "")
+        alone = {x.axis for x in found} == {axis}
+        if alone or (axis == self.axis_of[node.region] and not isinstance(node, Concat)):  # a single row goes with many by itself
+            refs = [x.ref for x in found]
+        else:
+            refs = [self.spread(x, node.region, axis) for x in found]
+        outputs = tuple(Type(axis, t.cols, t.integer) for t in node.outputs)
         made = self.add(msgspec.structs.replace(node, region=self.outer(node.region), inputs=tuple(refs), outputs=outputs))
-        return Rows((made, 0), uniform, partial)
+        return Rows((made, 0), axis, any(x.partial for x in found))
+
+    def _reduced(self, node: NPT) -> Rows | None:
+        """The rows of each element, over a nested axis: all are reduced at once, those of each element together."""
+        if not self.nested(self.r.type_of(node.inputs[0]).rows, node.region):
+            return None
+        found = self.rows(node.inputs[0])
+        if found is None or not self.nested(found.axis, node.region):
+            return None
+        kind = Type(self.axis_of[node.region], node.outputs[0].cols)
+        made = self.add(msgspec.structs.replace(node, region=self.outer(node.region), inputs=(found.ref,), outputs=(kind,)))
+        return Rows((made, 0), kind.rows, found.partial)
 
     def _source(self, node: NPT | PPT) -> Rows | None:
         """A constant or a field, read for all elements; through an index field: for all that it may point to, then gathered."""
         unit = self.rows(node.inputs[0])
-        if unit is None or not unit.uniform:
+        if unit is None or unit.axis:
             return None
-        outer = self.outer(node.region)
-        if not node.fields or (node.fields[0].at is None and declared_axis(self.graph, node.fields[0]) == ""):
-            made = self.add(msgspec.structs.replace(node, region=outer, inputs=(unit.ref,)))
-            return Rows((made, 0), True)
-        (field,) = node.fields
-        if field.at is None:
+        field = node.fields[0] if node.fields else None
+        axis = "" if field is None else declared_axis(self.graph, field)
+        if field is not None and field.at is None and axis and not self.nested(axis, node.region):
             return None
-        if not uses(field.at, node.region):
-            made = self.add(msgspec.structs.replace(node, region=outer, inputs=(unit.ref,)))
-            return Rows((made, 0), True)
-        if node.op == "number" and self.optional(field.at):  # none would be read as -1, and gathered as 0
+        own = field is not None and field.at is not None and uses(field.at, node.region)
+        if own and node.op == "number" and self.optional(field.at):  # none would be read as -1, and gathered as 0
             return None
-        kind = Type(declared_axis(self.graph, field), node.outputs[0].cols)
-        made = self.add(msgspec.structs.replace(node, region=outer, inputs=(unit.ref,), outputs=(kind,), fields=(FieldRef(field.field),)))
-        return Rows(self.gather((made, 0), field.at, node.region, node), False)
+        rows = axis if own or (field is not None and field.at is None) else ""
+        fields = node.fields if not own else (FieldRef(field.field),)
+        kind = Type(rows, node.outputs[0].cols)
+        made = self.add(msgspec.structs.replace(node, region=self.outer(node.region), inputs=(unit.ref,), outputs=(kind,), fields=fields))
+        if not own:
+            return Rows((made, 0), rows)
+        return Rows(self.gather((made, 0), field.at, node.region, node), self.axis_of[node.region])
 
     def _dependents(self, node: Flatmap) -> Rows | None:
         """What other elements send to those that point at them: a gather."""
@@ -236,10 +262,10 @@ class Bulk:
         if node.region not in self.axis_of or node.outputs[0].integer or node.outputs[0].cols == 0:
             return None
         found = self.rows(node.inputs[0])
-        if found is None or found.partial:
+        if found is None or found.partial or found.axis not in ("", self.axis_of[node.region]):
             return None
         ref = self.spread(found, node.region)
-        return Rows(self.gather(ref, node.to.at, node.to.region, node), False, self.optional(node.to.at))
+        return Rows(self.gather(ref, node.to.at, node.to.region, node), self.axis_of[node.to.region], self.optional(node.to.at))
 
     def _scattered(self, node: NPT) -> Rows | None:
         """What arrives at an element by an index field, reduced: a scatter."""
@@ -248,13 +274,13 @@ class Bulk:
             return None
         source = self._past_none(group)
         found = self.rows(source)
-        if found is None or found.partial:
+        if found is None or found.partial or found.axis not in ("", self.axis_of[group.region]):
             return None
         kind = Type(self.axis_of[node.region], node.outputs[0].cols)
         ref = self.spread(found, group.region)
         how = node.attrs["reduce"]
         assert isinstance(how, str)
-        return Rows(self.npt("scatter", (ref,), (kind,), self.outer(node.region), node, fields=(FieldRef(group.key.field),), reduce=how), False)
+        return Rows(self.npt("scatter", (ref,), (kind,), self.outer(node.region), node, fields=(FieldRef(group.key.field),), reduce=how), kind.rows)
 
     def _past_none(self, group: Group) -> Ref:
         """Return what is grouped, before those elements whose key is none were left out: a scatter leaves them out itself."""
@@ -292,7 +318,7 @@ class Bulk:
     def _merged_source(self, first: AnyNode, operands: Sequence[Rows | None]) -> Rows | None:
         """A field that every arm reads is read once."""
         unit = operands[0]
-        if unit is None or not unit.uniform or not isinstance(first, NPT | PPT):
+        if unit is None or unit.axis or not isinstance(first, NPT | PPT):
             return None
         made = self.add(msgspec.structs.replace(first, inputs=first.inputs))
         self.made[first.inputs[0]] = self.made.get(first.inputs[0]) or unit
@@ -331,14 +357,14 @@ class Bulk:
         """Return the family applied to all rows, each row by the member that its kind names."""
         found = self._merged(phi, [n.inputs[0] for n in nodes])
         first = nodes[0]
-        if found is None or not isinstance(first, PPT):
+        if found is None or not isinstance(first, PPT) or found.axis not in ("", self.axis_of[phi.region]):
             return None
         ref = self.spread(found, phi.region)
         made = PPT(
             id=-1, region=self.outer(phi.region), inputs=(ref,), outputs=(Type(self.axis_of[phi.region], first.outputs[0].cols),), op="linear_by",
             layer=first.layer.rpartition(".")[0], fields=(field,), attrs={"members": len(nodes)}, origin=joined(*(n.origin for n in nodes)), name=phi.name,
         )
-        return Rows((self.add(made), 0), False)
+        return Rows((self.add(made), 0), self.axis_of[phi.region])
 
 
 def uses(at: Index, region: int) -> bool:

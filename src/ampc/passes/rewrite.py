@@ -92,7 +92,8 @@ class Rewriter:
             return self.graph
         dropped = live(self.open) | {i for i in self.nodes if i not in self.open.by_id}
         kept = live(changed)
-        return fan_out(changed.with_nodes(tuple(n for n in changed.nodes if n.id in kept or n.id not in dropped)))
+        nodes = tuple(n for n in changed.nodes if n.id in kept or n.id not in dropped)
+        return self.graph if nodes == self.open.nodes else fan_out(changed.with_nodes(nodes))
 
 
 def joined(*origins: Iterable[str]) -> tuple[str, ...]:
