@@ -109,7 +109,7 @@ def test_python_data_of_no_kind_is_refused() -> None:
 
 
 def test_nothing_left_after_skipping_is_an_error() -> None:
-    with pytest.raises(AmpError, match="AMP805.*all 2 hold NaN or infinity"):
+    with pytest.raises(AmpError, match=r"AMP805.*all 2 hold NaN or infinity"):
         read([{"x": [float("nan")], "y": 0}, {"x": [], "y": float("inf")}], Q, on_nan="skip")
 
 
@@ -123,7 +123,7 @@ def test_skipping_counts_over_files(tmp_path: Path) -> None:
 
 
 def test_an_axis_without_a_field_is_refused() -> None:
-    with pytest.raises(AmpError, match="AMP826.*axis `edge` has no field"):
+    with pytest.raises(AmpError, match=r"AMP826.*axis `edge` has no field"):
         read([{"x": [1]}], instance(F("x", "float", "node"), axes="node, edge"))
 
 
@@ -142,9 +142,17 @@ def test_memory_is_looked_at_first(tmp_path: Path) -> None:
 def test_a_file_that_claims_too_much_is_refused(tmp_path: Path) -> None:
     """A run-length encoded column of a few bytes can stand for gigabytes; the footer tells."""
     pq.write_table(pa.table({"x": pa.array([[0.0] * 3_000_000]), "y": [1.0]}), tmp_path / "d.parquet")
-    assert (tmp_path / "d.parquet").stat().st_size < 100_000
-    with pytest.raises(AmpError, match="are available"):
-        read(tmp_path / "d.parquet", Q, limit_bytes=20_000_000)
+    table = pa.table({"x": pa.array([[0.0] * 3_000_000]), "y": [1.0]})
+    with (
+        pa.OSFile(str(tmp_path / "d.arrow"), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as w,
+    ):
+        w.write_table(table)
+    for name in ("d.parquet", "d.arrow"):
+        assert (tmp_path / name).stat().st_size < 100_000
+        with pytest.raises(AmpError, match="are available"):
+            read(tmp_path / name, Q, limit_bytes=20_000_000)
+        assert read(tmp_path / name, instance(F("y", "float")), limit_bytes=1_000_000).n == 1, "what isn't declared isn't unpacked"
 
 
 @settings(max_examples=150, deadline=None)
@@ -223,3 +231,13 @@ def test_unreadable_files_are_a_matter_of_resources(tmp_path: Path, monkeypatch:
     with pytest.raises(AmpError) as caught:
         read(tmp_path / "d.jsonl", Q)
     assert caught.value.exit_code == 4 and caught.value.diagnostics[0].message.endswith("can't be read: permission denied")
+
+
+def test_a_column_twice_is_refused(tmp_path: Path) -> None:
+    table = pa.table([pa.array([[1.0]]), pa.array([[2.0]]), pa.array([1.0])], names=["x", "x", "y"])
+    with pa.OSFile(str(tmp_path / "d.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    for source in (table, tmp_path / "d.arrow"):
+        with pytest.raises(AmpError, match=r"AMP808.*the column `x` is there twice"):
+            read(source, Q)
+    assert read(table, instance(F("y", "float"))).n == 1

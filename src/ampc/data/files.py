@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ampc.data import arrow, jsonl, memory
+from ampc.data import arrow, batches, jsonl, memory
 from ampc.data.acyclic import check_acyclic
 from ampc.data.check import OnNan, build
 from ampc.data.dataset import Dataset, Part, concat
@@ -139,10 +139,10 @@ def _read_file(path: Path, schema: Schema, on_nan: OnNan, limit_bytes: int | Non
         problems = Problems(Part(name))
         match _form(path):
             case "parquet":
-                raw, n = _from_table(_parquet(path, schema, limit_bytes), schema, problems)
+                raw, n = _from_table(*_parquet(path, schema, limit_bytes), schema, problems)
             case "arrow":
                 memory.require(2 * size, name, limit_bytes)
-                raw, n = _from_table(_ipc(path, schema), schema, problems)
+                raw, n = _from_table(*_ipc(path, schema, limit_bytes), schema, problems)
             case _:
                 memory.require(4 * size, name, limit_bytes)  # a digit and a comma become eight bytes
                 raw, n = jsonl.read_lines(path, name, schema, problems)
@@ -168,7 +168,7 @@ def _read_python(source: Any, schema: Schema, on_nan: OnNan, name: str) -> Datas
     if isinstance(source, pa.Table):
         try:
             source.validate(full=True)
-            raw, n = _from_table(source, schema, problems)
+            raw, n = _from_table(source, source.column_names, schema, problems)
         except pa.ArrowException as failure:
             raise error("AMP804", f"`{name}` is damaged: {_first_line(failure)}") from None
     elif isinstance(source, Iterable) and not isinstance(source, (str, bytes, dict)):
@@ -221,48 +221,40 @@ def _first_line(failure: Exception) -> str:
 # -------------------------------------------------------------------------------------------------- arrow files
 
 
-def _parquet(path: Path, schema: Schema, limit_bytes: int | None) -> Any:
-    """Return the declared columns that are there, as a table; sizes are those of the footer, looked at first."""
+def _parquet(path: Path, schema: Schema, limit_bytes: int | None) -> tuple[Any, list[str]]:
+    """Return the declared columns that are there, as a table, and the names of all; sizes are those of the footer, looked at first."""
     try:
         memory.require(20 * claimed_values(path, schema.names), str(path), limit_bytes)  # as read, as converted, and an offset each
     except DamagedFooter as failure:
         raise error("AMP804", f"`{path}` is damaged: {failure}", help=CUT_SHORT) from None
     with pq.ParquetFile(path, memory_map=True) as file:
-        if file.metadata.num_rows == 0:
-            raise error("AMP805", f"`{path}` holds no instances: it has columns but no row")
         names = file.schema_arrow.names
         table = file.read(columns=[n for n in dict.fromkeys(schema.names) if n in names], use_threads=True)
-    return _Named(table, names)
+    return table, names
 
 
-def _ipc(path: Path, schema: Schema) -> Any:
+def _ipc(path: Path, schema: Schema, limit_bytes: int | None) -> tuple[Any, list[str]]:
+    """Return the declared columns that are there, as a table, and the names of all; the sizes that packed batches claim are looked at first."""
     with pa.memory_map(os.fspath(path)) as source:
-        file = pa.ipc.open_file(source) if source.read(6) == b"ARROW1" else None
-        if file is None:
-            source.seek(0)
-            table = pa.ipc.open_stream(source).read_all()
-        else:
-            table = file.read_all()
-        if table.num_rows == 0:
-            raise error("AMP805", f"`{path}` holds no instances")
-        tops = table.column_names
-        table = table.select([i for i, n in enumerate(tops) if n in schema.names])
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(8 if is_file else 0)  # a file is a stream between two marks
+        try:
+            memory.require(20 * batches.claimed_values(pa.ipc.MessageReader.open_stream(source), schema.names), str(path), limit_bytes)
+        except batches.DamagedHead as failure:
+            raise error("AMP804", f"`{path}` is damaged: {failure}", help=CUT_SHORT) from None
+        source.seek(0)
+        names = (pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)).schema.names
+        options = pa.ipc.IpcReadOptions(included_fields=[i for i, n in enumerate(names) if n in schema.names])
+        source.seek(0)
+        table = (pa.ipc.open_file(source, options=options) if is_file else pa.ipc.open_stream(source, options=options)).read_all()
         table.validate(full=True)  # offsets in order and in range: a file can say anything
-        raw = table.combine_chunks() if table.num_columns and table.column(0).num_chunks > 1 else table
-    return _Named(raw, tops)
+        return table, names
 
 
-class _Named:
-    """A table of the declared columns, and the names of all columns of its file."""
-
-    def __init__(self, table: Any, names: list[str]) -> None:
-        self.table, self.names = table, names
-
-
-def _from_table(given: Any, schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
-    table, names = (given.table, given.names) if isinstance(given, _Named) else (given, given.column_names)
-    if table.num_rows == 0 and not isinstance(given, _Named):
-        raise error("AMP805", f"`{problems.part.name}` holds no instances")
+def _from_table(table: Any, names: list[str], schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
+    """Return the declared columns of `table` and its rows; `names` are those of all columns that the data has."""
+    if table.num_rows == 0:
+        raise error("AMP805", f"`{problems.part.name}` holds no instances" + (": it has columns but no row" if names else ""))
     for name in schema.names:
         if names.count(name) > 1:
             raise error("AMP808", f"`{problems.part.name}`: the column `{name}` is there twice", help="keep one of the two")
