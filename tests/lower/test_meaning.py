@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Lowered programs in the interpreter: gradients by finite differences, values by the same program in plain numpy."""
 
 from __future__ import annotations

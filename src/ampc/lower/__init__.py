@@ -42,7 +42,9 @@ def lower(model: ast.Model, overrides: Mapping[str, Number] | None = None) -> Gr
     _predictions(low)
     low.raise_all()
     numbers = {name: c.value for name, c in constants.items()}
-    return low.net.finish(model.name, tuple(low.axes.values()), tuple(low.fields.values()), tuple(low.arrays.values()), train=train, parameters=numbers)
+    return low.net.finish(
+        model.name, tuple(low.axes.values()), tuple(low.fields.values()), tuple(low.arrays.values()), train=train, parameters=numbers
+    )
 
 
 def _predictions(low: Lowering) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
-from ampc.ir.nodes import Decided, FieldRef, Match, Phi, Test, Type
+from ampc.ir.nodes import Decided, FieldRef, Match, Phi, Test
 from ampc.lower import expressions, statements
 from ampc.lower.context import Frame, Lowering, Stop, at
 from ampc.lower.emit import fill, npt
-from ampc.lower.scope import ArmScope, Fork, RegionScope, Scope
+from ampc.lower.scope import ArmScope, Fork
 from ampc.lower.values import Binding, Const, FieldValue, Value, shape, unknown
 
 MOST_ARMS = 1000
@@ -108,15 +108,28 @@ def _choice(low: Lowering, frame: Frame, s: ast.Branch, selector: object) -> Cho
     if isinstance(selector, FieldValue):
         return _field_choice(low, s, selector)
     if not isinstance(selector, Value):
-        raise low.fail("AMP275", "a branch looks at a field or a computed integer", s.selector.span, help="`branch left[n]:`, `branch kind[b] as k:` or `branch argmax(x) as k:`")
+        raise low.fail(
+            "AMP275",
+            "a branch looks at a field or a computed integer",
+            s.selector.span,
+            help="`branch left[n]:`, `branch kind[b] as k:` or `branch argmax(x) as k:`",
+        )
     value = frame.scope.bring(selector)
     if not value.type.integer or value.type.rows:
         raise low.fail(
-            "AMP275", f"a branch looks at one integer, got {shape(value.type)}", s.selector.span, also=[at(value, shape(value.type))],
+            "AMP275",
+            f"a branch looks at one integer, got {shape(value.type)}",
+            s.selector.span,
+            also=[at(value, shape(value.type))],
             help="compare it, as in `branch x < 0.5:`, or take `argmax(x)`",
         )
     boolean, count = _origin_of(low, value)
-    if value.scope.region != frame.scope.region or value.ref[0] < 0 or low.net.nodes[value.ref[0]].region != frame.scope.region or not _computes(low, value):
+    if (
+        value.scope.region != frame.scope.region
+        or value.ref[0] < 0
+        or low.net.nodes[value.ref[0]].region != frame.scope.region
+        or not _computes(low, value)
+    ):
         value = npt(low, frame.scope, "gate", [value, value], s.selector.span)
     values = (0, 1) if boolean else None if count is None else tuple(range(count))
     return Choice("the computed integer", None, value, values, boolean, False)
@@ -147,7 +160,13 @@ def _field_choice(low: Lowering, s: ast.Branch, selector: FieldValue) -> Choice:
     decl = selector.decl
     declared = [Label(f.span, f"`{decl.name}` is declared here") for f in low.model.fields if f.name == decl.name]
     if selector.rows:
-        raise low.fail("AMP275", f"`{decl.name}` has a value for each `{selector.rows}`", s.selector.span, also=declared, help=f"branch inside `each x in {selector.rows}:` on `{decl.name}[x]`")
+        raise low.fail(
+            "AMP275",
+            f"`{decl.name}` has a value for each `{selector.rows}`",
+            s.selector.span,
+            also=declared,
+            help=f"branch inside `each x in {selector.rows}:` on `{decl.name}[x]`",
+        )
     values: tuple[int, ...] | None
     match decl.kind:
         case "flag":
@@ -158,7 +177,13 @@ def _field_choice(low: Lowering, s: ast.Branch, selector: FieldValue) -> Choice:
             values = None
             if not decl.optional:
                 help = "compare it: `branch x < 0.5:`" if decl.kind == "float" else None
-                raise low.fail("AMP275", f"a branch on `{decl.name}` asks whether it is none, which it never is", s.selector.span, also=declared, help=help or f"declare it `{decl.of}[...] or none`")
+                raise low.fail(
+                    "AMP275",
+                    f"a branch on `{decl.name}` asks whether it is none, which it never is",
+                    s.selector.span,
+                    also=declared,
+                    help=help or f"declare it `{decl.of}[...] or none`",
+                )
     if decl.optional and values is not None:
         values = (NONE, *values)
     return Choice(f"`{decl.name}`", selector.ref, None, values, decl.kind == "flag" and not decl.optional, decl.kind in ("index", "float"))
@@ -192,7 +217,11 @@ def _arms(low: Lowering, s: ast.Branch, choice: Choice) -> list[Arm]:
     if missing == []:
         return [*arms[:-1], dataclasses.replace(arms[-1])] if arms else arms
     if s.merge:
-        left = "other values" if missing is None else ", ".join("`none`" if v == NONE else f"`{v}`" for v in missing[:5]) + ("" if len(missing) <= 5 else ", ...")
+        left = (
+            "other values"
+            if missing is None
+            else ", ".join("`none`" if v == NONE else f"`{v}`" for v in missing[:5]) + ("" if len(missing) <= 5 else ", ...")
+        )
         raise low.fail("AMP276", f"no arm says what `{s.merge[0].id}` is for {left} of {choice.what}", s.span, help="add an `else:` arm")
     return [*arms, Arm(None, (), {}, s.span)]
 
@@ -204,7 +233,9 @@ def _check_value(low: Lowering, choice: Choice, v: int, span: Span, taken: dict[
         raise low.fail("AMP276", f"a branch on {choice.what} has the arms `none:` and `else:`", span)
     if choice.values is not None and v not in choice.values:
         shown = "none" if v == NONE else str(v)
-        allowed = "true or false" if choice.boolean else f"{max(0, choice.values[0])} to {choice.values[-1]}{' or none' if NONE in choice.values else ''}"
+        allowed = (
+            "true or false" if choice.boolean else f"{max(0, choice.values[0])} to {choice.values[-1]}{' or none' if NONE in choice.values else ''}"
+        )
         raise low.fail("AMP276", f"{choice.what} is never `{shown}`: it is {allowed}", span)
 
 
@@ -215,9 +246,13 @@ def _one_for_each(low: Lowering, s: ast.Branch, choice: Choice) -> list[Arm]:
         help = "declare the field `int[...] < kinds`" if choice.field is not None else "take `argmax(x)`"
         raise low.fail("AMP275", f"`as {s.variable.id}` needs to know how many values {choice.what} has", s.selector.span, help=help)
     if len(choice.values) > MOST_ARMS:
-        raise low.fail("AMP275", f"`as {s.variable.id}` would write the block {len(choice.values)} times, at most {MOST_ARMS} is allowed", s.selector.span)
+        raise low.fail(
+            "AMP275", f"`as {s.variable.id}` would write the block {len(choice.values)} times, at most {MOST_ARMS} is allowed", s.selector.span
+        )
     if NONE in choice.values:
-        raise low.fail("AMP275", f"{choice.what} may be none, which has no `{s.variable.id}`", s.selector.span, help="branch on `none:` and `else:` first")
+        raise low.fail(
+            "AMP275", f"{choice.what} may be none, which has no `{s.variable.id}`", s.selector.span, help="branch on `none:` and `else:` first"
+        )
     (body,) = (arm.body for arm in s.arms)
     return [Arm((v,), body, {s.variable.id: Const(v, s.variable.span)}, s.span) for v in choice.values]
 
@@ -267,14 +302,22 @@ def _merge(low: Lowering, frame: Frame, name: ast.Name, arms: Sequence[Arm], fra
         frame.names[name.id] = low.nothing(frame.scope, name.span, name.id)
         return
     cols = known[0].type.cols if known else 1
-    messages = [fill(low, inner.scope, cols, v.value, v.span, name.id) if isinstance(v, Const) else v for v, inner in zip(values, frames, strict=True) if v is not None]
+    messages = [
+        fill(low, inner.scope, cols, v.value, v.span, name.id) if isinstance(v, Const) else v
+        for v, inner in zip(values, frames, strict=True)
+        if v is not None
+    ]
     kinds = {v.type for v in messages if not unknown(v.type)}
     if len(kinds) > 1:
         first = next(v for v in messages if not unknown(v.type))
         other = next(v for v in messages if not unknown(v.type) and v.type != first.type)
         low.report(
-            "AMP278", f"the arms give `{name.id}` different shapes, {shape(first.type)} and {shape(other.type)}", name.span, "merged here",
-            also=[Label(v.span, f"{shape(v.type)} here") for v in (first, other)], help="make them equal, for example with `pad`",
+            "AMP278",
+            f"the arms give `{name.id}` different shapes, {shape(first.type)} and {shape(other.type)}",
+            name.span,
+            "merged here",
+            also=[Label(v.span, f"{shape(v.type)} here") for v in (first, other)],
+            help="make them equal, for example with `pad`",
         )
         frame.names[name.id] = low.nothing(frame.scope, name.span, name.id)
         return
@@ -290,7 +333,12 @@ def _arm_value(low: Lowering, name: ast.Name, arm: Arm, inner: Frame) -> Value |
     found = inner.find(name.id)
     if found is None and name.id not in low.fields:
         where = "the other values, which have no arm," if arm.values is None and not arm.body else "this arm"
-        raise low.fail("AMP277", f"`{name.id}` is merged and {where} doesn't assign it", name.span, "merged here", also=[Label(arm.span, "nothing is assigned to it here")])
+        raise low.fail(
+            "AMP277",
+            f"`{name.id}` is merged and {where} doesn't assign it",
+            name.span,
+            "merged here",
+            also=[Label(arm.span, "nothing is assigned to it here")],
+        )
     result = expressions.name(low, inner, ast.Name(name.id, name.span))
     return result if isinstance(result, Const) else expressions.message(low, inner, result, name.span)
-

@@ -7,12 +7,11 @@ import dataclasses
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
 from ampc.frontend.names import FUNCTIONS, LAYERS, LOSSES, METRICS, Callable
-from ampc.ir.nodes import Attr, Coord, Group, Through, Type
-from ampc.ir.scope import PARENT_FIELD
-from ampc.lower import expressions, statements
-from ampc.lower.context import Frame, Implicit, Lowering, Stop, at
+from ampc.ir.nodes import Attr
+from ampc.lower import expressions, reductions, statements
+from ampc.lower.context import Frame, Lowering, Stop
 from ampc.lower.emit import apply_layer, expand, fill, judge, npt
-from ampc.lower.scope import ChildScope, RegionScope
+from ampc.lower.scope import RegionScope
 from ampc.lower.values import Binding, Collected, Const, Element, FieldValue, Result, Value, shape, unknown
 
 DEEPEST = 50
@@ -33,7 +32,12 @@ def call(low: Lowering, frame: Frame, e: ast.Call) -> tuple[Result, ...]:
         return (_function(low, frame, e, FUNCTIONS[name]),)
     known = {*FUNCTIONS, *low.functions, *low.layers}
     if name in LAYERS:
-        raise low.fail("AMP270", f"`{name}` declares a layer and can't be called here", e.span, help=f"write `{name.lower()} = {LAYERS[name].usage}` in the model and apply `{name.lower()}(x)`")
+        raise low.fail(
+            "AMP270",
+            f"`{name}` declares a layer and can't be called here",
+            e.span,
+            help=f"write `{name.lower()} = {LAYERS[name].usage}` in the model and apply `{name.lower()}(x)`",
+        )
     raise low.fail("AMP257", f"no function or layer `{name}`", e.function.span, help=low.suggest(name, known))
 
 
@@ -44,18 +48,34 @@ def _layer(low: Lowering, frame: Frame, e: ast.Call) -> Value:
     info = low.layers[e.function.id]
     declared = Label(info.decl.span, f"`{info.decl.name}` is declared here")
     if len(e.args) != 1 or e.keywords:
-        raise low.fail("AMP270", f"`{info.decl.name}` takes one value, got {len(e.args) + len(e.keywords)}", e.span, also=[declared], help="join values: `step([x, h])`")
+        raise low.fail(
+            "AMP270",
+            f"`{info.decl.name}` takes one value, got {len(e.args) + len(e.keywords)}",
+            e.span,
+            also=[declared],
+            help="join values: `step([x, h])`",
+        )
     layer = info.decl.name
     if info.members is not None:
         if e.member is None:
-            raise low.fail("AMP271", f"`{layer}` is a family of {info.members} layers, which one is not said", e.span, also=[declared], help=f"write `{layer}[k](...)` inside `branch kind as k:`")
+            raise low.fail(
+                "AMP271",
+                f"`{layer}` is a family of {info.members} layers, which one is not said",
+                e.span,
+                also=[declared],
+                help=f"write `{layer}[k](...)` inside `branch kind as k:`",
+            )
         member = _member(low, frame, e, layer, info.members, declared)
         layer = f"{layer}.{member}"
     elif e.member is not None:
-        raise low.fail("AMP271", f"`{layer}` is one layer, not a family", e.span, also=[declared], help=f"write `{layer}(...)`, or declare it `for k in kinds`")
+        raise low.fail(
+            "AMP271", f"`{layer}` is one layer, not a family", e.span, also=[declared], help=f"write `{layer}(...)`, or declare it `for k in kinds`"
+        )
     argument = expressions.evaluate(low, frame, e.args[0])
     if isinstance(argument, Element):
-        raise low.fail("AMP264", f"this is an element of `{argument.axis}`, not a value", e.args[0].span, help=f"index a field with it: `{layer}(symbol[...])`")
+        raise low.fail(
+            "AMP264", f"this is an element of `{argument.axis}`, not a value", e.args[0].span, help=f"index a field with it: `{layer}(symbol[...])`"
+        )
     if isinstance(argument, Const):
         argument = expressions.message(low, frame, argument, e.args[0].span)
     return apply_layer(low, frame.scope, info, layer, argument, e.span, e.args[0].span)
@@ -66,7 +86,10 @@ def _member(low: Lowering, frame: Frame, e: ast.Call, layer: str, members: int, 
     found = expressions.evaluate(low, frame, e.member)
     if not isinstance(found, Const):
         raise low.fail(
-            "AMP271", f"the member of `{layer}` has to be known where it is applied", e.member.span, also=[declared],
+            "AMP271",
+            f"the member of `{layer}` has to be known where it is applied",
+            e.member.span,
+            also=[declared],
             help=f"write `branch ... as k:` and `{layer}[k](...)` in its block",
         )
     k = found.value
@@ -82,7 +105,14 @@ def _expand(low: Lowering, frame: Frame, e: ast.Call, function: ast.Function) ->
     names = [name for name, _ in low.calls]
     if function.name in names:
         circle = " -> ".join([*names[names.index(function.name) :], function.name])
-        raise low.fail("AMP272", f"`{function.name}` calls itself: {circle}", e.span, "", also=[Label(function.span, "functions are expanded in place")], help="use a `loop`, or a `visit` over an axis")
+        raise low.fail(
+            "AMP272",
+            f"`{function.name}` calls itself: {circle}",
+            e.span,
+            "",
+            also=[Label(function.span, "functions are expanded in place")],
+            help="use a `loop`, or a `visit` over an axis",
+        )
     if len(names) >= DEEPEST:
         raise low.fail("AMP272", f"calls are nested more than {DEEPEST} deep", e.span)
     bound = _arguments(low, frame, e, function)
@@ -109,11 +139,19 @@ def _arguments(low: Lowering, frame: Frame, e: ast.Call, function: ast.Function)
     declared = [Label(function.span, f"`{function.name}` is defined here")]
     usage = f"{function.name}({', '.join(parameters)})"
     if len(e.args) > len(parameters):
-        raise low.fail("AMP270", f"`{function.name}` takes {len(parameters)} values, got {len(e.args)}", e.span, also=declared, help=f"it is written `{usage}`")
+        raise low.fail(
+            "AMP270", f"`{function.name}` takes {len(parameters)} values, got {len(e.args)}", e.span, also=declared, help=f"it is written `{usage}`"
+        )
     for k in e.keywords:
         if k.name not in parameters or k.name in given:
             wrong = "is given twice" if k.name in given else "is no parameter of it"
-            raise low.fail("AMP270", f"`{function.name}`: `{k.name}` {wrong}", k.span, also=declared, help=low.suggest(k.name, parameters) or f"it is written `{usage}`")
+            raise low.fail(
+                "AMP270",
+                f"`{function.name}`: `{k.name}` {wrong}",
+                k.span,
+                also=declared,
+                help=low.suggest(k.name, parameters) or f"it is written `{usage}`",
+            )
         given[k.name] = k.value
     bound: dict[str, Binding] = {}
     for name, p in parameters.items():
@@ -140,9 +178,13 @@ def _function(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> Resu
         n = len(entry.operands)
         raise low.fail("AMP270", f"`{name}` takes {n} operand{'s' * (n > 1)}, got {len(args)}", e.span, help=f"it is written `{entry.usage}`")
     if name in REDUCTIONS:
-        return _over_axis(low, frame, e, name, axis, args[0]) if axis else npt(low, frame.scope, f"{name}_columns", [expressions.value(low, frame, args[0])], e.span)
+        return (
+            reductions.over_axis(low, frame, e, name, axis, args[0])
+            if axis
+            else npt(low, frame.scope, f"{name}_columns", [expressions.value(low, frame, args[0])], e.span)
+        )
     if name == "softmax" and axis:
-        return _softmax_over(low, frame, e, axis, args[0])
+        return reductions.softmax_over(low, frame, e, axis, args[0])
     if name in ("zeros", "ones"):
         row = fill(low, frame.scope, expressions.size(low, frame, args[0], f"the columns of `{name}`"), float(name == "ones"), e.span)
         return _whole(low, frame, row, axis, e.span) if axis else row
@@ -170,7 +212,9 @@ def _options(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> dict[
     out: dict[str, Attr] = {}
     for k in e.keywords:
         if k.name not in known:
-            raise low.fail("AMP270", f"`{entry.name}` has no option `{k.name}`", k.span, help=low.suggest(k.name, known) or f"it is written `{entry.usage}`")
+            raise low.fail(
+                "AMP270", f"`{entry.name}` has no option `{k.name}`", k.span, help=low.suggest(k.name, known) or f"it is written `{entry.usage}`"
+            )
         option, what = known[k.name], f"`{k.name}` of `{entry.name}`"
         if option.what == "size":
             out[k.name] = expressions.size(low, frame, k.value, what)
@@ -178,7 +222,13 @@ def _options(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> dict[
         n = expressions.constant(low, frame, k.value, what).value
         below = (option.low is not None and n < option.low) or (option.above is not None and n <= option.above)
         if below or (option.high is not None and n > option.high):
-            bound = f"at least {option.low:g}" if option.low is not None else f"above {option.above:g}" if option.above is not None else f"at most {option.high:g}"
+            bound = (
+                f"at least {option.low:g}"
+                if option.low is not None
+                else f"above {option.above:g}"
+                if option.above is not None
+                else f"at most {option.high:g}"
+            )
             raise low.fail("AMP254", f"{what} has to be {bound}, got `{n}`", k.value.span)
         out[k.name] = float(n)
     return out
@@ -204,105 +254,6 @@ def _whole(low: Lowering, frame: Frame, row: Value, axis: str, span: Span) -> Va
     return expand(low, frame.scope, row, axis, span)
 
 
-# -------------------------------------------------------------------------------------------------- over an axis
-
-
-def _over_axis(low: Lowering, frame: Frame, e: ast.Call, how: str, axis: str, body: ast.Expr) -> Value:
-    """`sum(axis, body)`: of the rows of a value over the axis; at an element of its parent, of that element's children only."""
-    if frame.implicit is not None and frame.implicit.axis == axis:  # a sum within the sum: over the same children
-        return frame.scope.bring(reduced(low, frame.implicit.frame, frame, expressions.value(low, frame, body), how, e.span))
-    if (inner := _children(low, frame, axis, body)) is not None:
-        return reduced(low, frame, inner, expressions.value(low, inner, body), how, e.span)
-    x = expressions.value(low, frame, body)
-    if not unknown(x.type) and x.type.rows != axis:
-        over = f"lies over `{x.type.rows}`" if x.type.rows else "is a single row"
-        raise low.fail(
-            "AMP269", f"`{how}({axis}, ...)` needs a value over `{axis}`, this one {over}", body.span, f"has shape {shape(x.type)}", also=[at(x, shape(x.type))],
-            help=f"compute it in `each x in {axis}:`" if not x.type.rows else f"write `{how}({x.type.rows}, ...)`",
-        )
-    return npt(low, frame.scope, "reduce_rows", [x], e.span, attrs={"reduce": how})
-
-
-def _softmax_over(low: Lowering, frame: Frame, e: ast.Call, axis: str, body: ast.Expr) -> Value:
-    """`softmax(axis, body)`: over the rows; inside `sum(axis, ...)`, over the current parent's children."""
-    implicit = frame.implicit
-    if implicit is not None and implicit.axis == axis:
-        x = expressions.value(low, frame, body)
-        outside = implicit.frame
-        greatest = npt(low, outside.scope, "stop_gradient", [reduced(low, outside, frame, x, "max", e.span)], e.span)
-        powers = npt(low, frame.scope, "exp", [npt(low, frame.scope, "sub", [x, frame.scope.bring(greatest)], e.span)], e.span)
-        total = reduced(low, outside, frame, powers, "sum", e.span)
-        return npt(low, frame.scope, "div", [powers, frame.scope.bring(total)], e.span)
-    x = expressions.value(low, frame, body)
-    if not unknown(x.type) and x.type.rows != axis:
-        raise low.fail("AMP269", f"`softmax({axis}, ...)` needs a value over `{axis}`, got {shape(x.type)}", body.span, also=[at(x, shape(x.type))])
-    return npt(low, frame.scope, "softmax_rows", [x], e.span)
-
-
-def _children(low: Lowering, frame: Frame, axis: str, body: ast.Expr) -> Frame | None:
-    """Return a frame at each child of the current element if `body` has to be computed child by child, else None.
-
-    It has to where `axis` is nested in that of an open element and the body reads what isn't computed at that element: what other
-    elements of a visit ended with, or rows of values from outside. Otherwise the children's rows are all at hand.
-    """
-    parent = low.axes[axis].parent
-    opened = next((s for s in frame.scope.chain() if isinstance(s, RegionScope) and parent and low.net.regions[s.region].axis == parent), None)
-    if opened is None or frame.scope.region != opened.region or low.net.regions[opened.region].form == "loop":
-        return None
-    assert opened.outer is not None
-    outside = set(map(id, opened.outer.chain()))
-    if not any(_from_outside(frame, name, outside) for name in names(body)):
-        return None
-    scope = ChildScope(low.net, low.net.element_region(low.net.regions[opened.region].parent, axis), frame.scope, axis)
-    return Frame(scope, frame, Implicit(axis, scope, frame))
-
-
-def _from_outside(frame: Frame, name: str, outside: set[int]) -> bool:
-    found = frame.find(name)
-    if frame.carry(name) is not None:
-        return True
-    if isinstance(found, Collected):
-        return id(found.scope) in outside
-    return isinstance(found, Value) and bool(found.type.rows) and id(found.scope) in outside
-
-
-def names(e: ast.Expr) -> set[str]:
-    """Return all names that stand in an expression."""
-    match e:
-        case ast.Name():
-            return {e.id}
-        case ast.Unary():
-            return names(e.operand)
-        case ast.Binary():
-            return names(e.left) | names(e.right)
-        case ast.Call():
-            return {n for part in (*e.args, *(k.value for k in e.keywords)) for n in names(part)}
-        case ast.Index():
-            return {e.base.id} | names(e.index)
-        case ast.Slice():
-            return names(e.base)
-        case ast.Join():
-            return {n for part in e.parts for n in names(part)}
-        case _:
-            return set()
-
-
-def reduced(low: Lowering, outside: Frame, inner: Frame, x: Value, how: str, span: Span) -> Value:
-    """Return the sum, mean or max of a value at the children, for each parent element: one row, 0 where there are none."""
-    assert inner.implicit is not None
-    scope = inner.implicit.scope
-    x = scope.bring(x)
-    if x.type.rows or x.type.integer:
-        raise low.fail("AMP269", f"`{how}({inner.implicit.axis}, ...)` needs a single row for each child, got {shape(x.type)}", span, also=[at(x, shape(x.type))])
-    kind = Type("*", x.type.cols)
-    key = Through(inner.implicit.axis + PARENT_FIELD, Coord(scope.region))
-    group = low.net.add(
-        Group, region=scope.region, inputs=(x.ref, outside.scope.unit().ref), outputs=(kind,), key=key, to=outside.scope.region,
-        origin=low.origin(span), name=x.name,
-    )
-    return npt(low, outside.scope, "reduce_rows", [Value(outside.scope, (group, 0), kind, x.span, x.name)], span, attrs={"reduce": how})
-
-
 # -------------------------------------------------------------------------------------------------- losses, metrics
 
 
@@ -312,12 +263,25 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str) -> Value | None
     entry = table.get(e.function.id)
     if entry is None:
         other = "metric" if e.function.id in METRICS else "loss" if e.function.id in LOSSES else ""
-        help = f"it is a {other}: write `{other} {e.function.id}(...)`" if other else low.suggest(e.function.id, table) or f"there are {', '.join(table)}"
+        help = (
+            f"it is a {other}: write `{other} {e.function.id}(...)`"
+            if other
+            else low.suggest(e.function.id, table) or f"there are {', '.join(table)}"
+        )
         raise low.fail("AMP257", f"no {kind} `{e.function.id}`", e.function.span, help=help)
     options = _options(low, frame, e, entry)
     if len(e.args) != 2:
-        raise low.fail("AMP270", f"`{entry.name}` takes a prediction and a target, got {len(e.args)} value{'s' * (len(e.args) != 1)}", e.span, help=f"it is written `{entry.usage}`")
-    weight = float(options.pop("weight", 1.0)) if kind == "loss" else None
+        raise low.fail(
+            "AMP270",
+            f"`{entry.name}` takes a prediction and a target, got {len(e.args)} value{'s' * (len(e.args) != 1)}",
+            e.span,
+            help=f"it is written `{entry.usage}`",
+        )
+    weight = None
+    if kind == "loss":
+        factor = options.pop("weight", 1.0)
+        assert isinstance(factor, float)
+        weight = factor
     first = _result(low, frame, e.args[0])
     prediction = expressions.message(low, frame, first, e.args[0].span)
     target = _result(low, frame, e.args[1])
@@ -335,5 +299,10 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str) -> Value | None
 
 
 def _index_target(low: Lowering, target: FieldValue, span: Span, name: str) -> FieldValue:
-    raise low.fail("AMP263", f"`{name}` can't be judged against index field `{target.decl.name}`", span, f"holds positions on `{target.decl.of}`", help="declare the label as an int below the number of classes")
-
+    raise low.fail(
+        "AMP263",
+        f"`{name}` can't be judged against index field `{target.decl.name}`",
+        span,
+        f"holds positions on `{target.decl.of}`",
+        help="declare the label as an int below the number of classes",
+    )

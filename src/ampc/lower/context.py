@@ -12,7 +12,6 @@ from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.ir.graph import AxisDecl, FieldDecl, Graph, Layer
 from ampc.ir.nodes import Attr, FieldRef, Group, Type
-from ampc.ir.op import ShapeError
 from ampc.ir.ops import OPS
 from ampc.ir.scope import field_seen, param_shapes, scope_at
 from ampc.lower.net import Net
@@ -45,10 +44,12 @@ class Implicit:
 class Frame:
     """Names in one block. Reading a name looks outwards; assigning one binds it here."""
 
-    def __init__(self, scope: Scope, outer: Frame | None = None, implicit: Implicit | None = None, names: Mapping[str, Binding] | None = None) -> None:
+    def __init__(
+        self, scope: Scope, outer: Frame | None = None, implicit: Implicit | None = None, names: Mapping[str, Binding] | None = None
+    ) -> None:
         self.scope = scope
         self.outer = outer
-        self.implicit = implicit or (outer.implicit if outer else None)
+        self.implicit: Implicit | None = implicit or (outer.implicit if outer else None)
         self.names: dict[str, Binding] = dict(names or {})
         self.carries: dict[str, Carry] = {}
 
@@ -98,7 +99,17 @@ class Lowering:
 
     # ------------------------------------------------------------------------------------------------- mistakes
 
-    def report(self, code: str, message: str, span: Span, label: str = "", *, also: Iterable[Label] = (), help: str | None = None, notes: tuple[str, ...] = ()) -> None:
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *,
+        also: Iterable[Label] = (),
+        help: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
         """Record a mistake, with the call sites that led to it; the same one twice (a body lowered again) counts once."""
         sites = tuple(Label(site, f"in this call of `{name}`") for name, site in reversed(self.calls))
         secondary = tuple(x for x in also if x.span != span) + sites
@@ -106,7 +117,17 @@ class Lowering:
         if found not in self.diagnostics:
             self.diagnostics.append(found)
 
-    def fail(self, code: str, message: str, span: Span, label: str = "", *, also: Iterable[Label] = (), help: str | None = None, notes: tuple[str, ...] = ()) -> Stop:
+    def fail(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *,
+        also: Iterable[Label] = (),
+        help: str | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Stop:
         """Record a mistake and return the exception that gives up on the expression: `raise low.fail(...)`."""
         self.report(code, message, span, label, also=also, help=help, notes=notes)
         return Stop()
@@ -147,10 +168,19 @@ class Lowering:
 
     def view(self) -> Graph:
         """Return the declarations as a graph without nodes, as the shape rules want them."""
-        return Graph(self.model.name, tuple(self.axes.values()), tuple(self.fields.values()), tuple(self.arrays.values()), tuple(self.net.regions), ())
+        return Graph(
+            self.model.name, tuple(self.axes.values()), tuple(self.fields.values()), tuple(self.arrays.values()), tuple(self.net.regions), ()
+        )
 
     def infer(
-        self, op: str, types: Sequence[Type], fields: Sequence[FieldRef], attrs: Mapping[str, Attr], region: int, layer: str = "", declared: tuple[Type, ...] = ()
+        self,
+        op: str,
+        types: Sequence[Type],
+        fields: Sequence[FieldRef],
+        attrs: Mapping[str, Attr],
+        region: int,
+        layer: str = "",
+        declared: tuple[Type, ...] = (),
     ) -> tuple[Type, ...]:
         """Return the output types by the operation's own rule; raises `ShapeError`."""
         view = self.view()
@@ -163,8 +193,12 @@ class Lowering:
             element = found.element
             if element.type.rows:
                 raise self.fail(
-                    "AMP267", f"`{element.name}` has a row for each `{element.type.rows}` at every `{found.axis}`; only single rows are kept after the block",
-                    span, "read here", also=[Label(element.span, "assigned here, inside the block")], help="reduce it with `sum`, `mean` or `max` inside the block",
+                    "AMP267",
+                    f"`{element.name}` has a row for each `{element.type.rows}` at every `{found.axis}`; only single rows are kept after the block",
+                    span,
+                    "read here",
+                    also=[Label(element.span, "assigned here, inside the block")],
+                    help="reduce it with `sum`, `mean` or `max` inside the block",
                 )
             found.value = self.group_all(found, element)
         return found.value
@@ -175,7 +209,13 @@ class Lowering:
             return Value(found.scope, self.net.promise(), Type(found.axis, UNKNOWN), element.span, element.name)
         kind = Type(found.axis, element.type.cols, element.type.integer)
         node = self.net.add(
-            Group, region=found.region, inputs=(element.ref, found.scope.unit().ref), outputs=(kind,), key=None, origin=self.origin(element.span), name=element.name
+            Group,
+            region=found.region,
+            inputs=(element.ref, found.scope.unit().ref),
+            outputs=(kind,),
+            key=None,
+            origin=self.origin(element.span),
+            name=element.name,
         )
         return Value(found.scope, (node, 0), kind, element.span, element.name)
 
@@ -183,4 +223,3 @@ class Lowering:
 def at(value: Value, shape_text: str) -> Label:
     """Return a secondary label that says where `value` got its shape."""
     return Label(value.span, f"`{value.name}` is {shape_text}, defined here" if value.name else f"this is {shape_text}")
-

@@ -19,11 +19,21 @@ MOST_MEMBERS = 10_000
 MOST_SIZE = 2**31 - 1
 INITS = ("glorot", "he", "normal", "uniform", "zeros", "ones", "identity")
 LAYER_SETTINGS = (
-    "learning_rate", "min_update_frequency", "optimizer", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "clip_norm", "clip_value",
+    "learning_rate",
+    "min_update_frequency",
+    "optimizer",
+    "momentum",
+    "beta1",
+    "beta2",
+    "epsilon",
+    "weight_decay",
+    "clip_norm",
+    "clip_value",
 )
 SIGNATURES = {"Linear": ("inputs", "outputs"), "Embedding": ("rows", "columns"), "LayerNorm": ("columns",)}
 OPTIONS = {
-    "Linear": ("bias", "init", "scale", "replicas", "device"), "Embedding": ("init", "scale", "replicas", "device"),
+    "Linear": ("bias", "init", "scale", "replicas", "device"),
+    "Embedding": ("init", "scale", "replicas", "device"),
     "LayerNorm": ("epsilon", "replicas", "device"),
 }
 
@@ -35,7 +45,11 @@ def parameters(model: ast.Model, overrides: Mapping[str, Number]) -> tuple[dict[
     known = [p.name for p in model.parameters]
     for name in overrides:
         if name not in known:
-            takes = f"model `{model.name}` has the parameters {', '.join(f'`{k}`' for k in known)}" if known else f"model `{model.name}` has no parameters"
+            takes = (
+                f"model `{model.name}` has the parameters {', '.join(f'`{k}`' for k in known)}"
+                if known
+                else f"model `{model.name}` has no parameters"
+            )
             wrong.append(Diagnostic("AMP250", f"unknown model parameter `{name}`", help=did_you_mean(name, known) or takes))
     for p in model.parameters:
         try:
@@ -48,10 +62,10 @@ def parameters(model: ast.Model, overrides: Mapping[str, Number]) -> tuple[dict[
             default = Const(1, p.span)
         out[p.name] = default
         if p.name in overrides:
-            value, problem = _overridden(p.name, default.value, overrides[p.name])
+            value, refused = _overridden(p.name, default.value, overrides[p.name])
             out[p.name] = Const(value, p.span)
-            if problem:
-                wrong.append(Diagnostic("AMP251", problem, Label(p.span, f"the default is `{_shown(default.value)}`")))
+            if refused:
+                wrong.append(Diagnostic("AMP251", refused, Label(p.span, f"the default is `{_shown(default.value)}`")))
     return out, wrong
 
 
@@ -96,7 +110,9 @@ class Declarations:
             self.low.report("AMP253", f"{what}: {problem}", e.span)
             return None
         if value is None:
-            self.low.report("AMP252", f"{what} has to be a constant", e.span, "not known at compile time", help="use numbers and model parameters only")
+            self.low.report(
+                "AMP252", f"{what} has to be a constant", e.span, "not known at compile time", help="use numbers and model parameters only"
+            )
         return value
 
     def integer(self, e: ast.Expr, what: str, low: int = 1, high: int = MOST_SIZE) -> int | None:
@@ -105,11 +121,15 @@ class Declarations:
         if value is None:
             return None
         if isinstance(value, Symbol):
-            self.low.report("AMP252", f"{what} has to be a constant, `{value.name}` is none", e.span, help=self.low.suggest(value.name, self.low.constants))
+            self.low.report(
+                "AMP252", f"{what} has to be a constant, `{value.name}` is none", e.span, help=self.low.suggest(value.name, self.low.constants)
+            )
             return None
         n = value.value
         if isinstance(n, bool) or not float(n).is_integer():
-            self.low.report("AMP254", f"{what} has to be an integer, got `{_shown(n)}`", e.span, help="`//` divides integers" if isinstance(n, float) else None)
+            self.low.report(
+                "AMP254", f"{what} has to be an integer, got `{_shown(n)}`", e.span, help="`//` divides integers" if isinstance(n, float) else None
+            )
             return None
         if not low <= n <= high:
             self.low.report("AMP254", f"{what} has to be within {low} and {high}, got {int(n)}", e.span)
@@ -148,7 +168,9 @@ class Declarations:
     def _layer(self, decl: ast.Layer) -> tuple[LayerInfo, Layer] | None:
         kind = decl.kind.id
         if kind not in SIGNATURES:
-            self.low.report("AMP255", f"`{kind}` is no layer", decl.kind.span, help=self.low.suggest(kind, SIGNATURES) or f"layers are {', '.join(SIGNATURES)}")
+            self.low.report(
+                "AMP255", f"`{kind}` is no layer", decl.kind.span, help=self.low.suggest(kind, SIGNATURES) or f"layers are {', '.join(SIGNATURES)}"
+            )
             return None
         sizes = self._sizes(decl)
         options = self._options(decl)
@@ -179,7 +201,9 @@ class Declarations:
         given = [(f"`{wanted[i]}`" if i < len(wanted) else "", a) for i, a in enumerate(decl.args)]
         if len(given) != len(wanted):
             usage = f"{kind}({', '.join(wanted)})"
-            self.low.report("AMP255", f"`{kind}` takes {len(wanted)} size{'s' * (len(wanted) > 1)}, got {len(given)}", decl.span, help=f"write `{usage}`")
+            self.low.report(
+                "AMP255", f"`{kind}` takes {len(wanted)} size{'s' * (len(wanted) > 1)}, got {len(given)}", decl.span, help=f"write `{usage}`"
+            )
             return None
         sizes = [self.integer(a, f"{name} of `{decl.name}`") for name, a in given]
         return None if None in sizes else tuple(s for s in sizes if s is not None)

@@ -66,7 +66,12 @@ def visit(low: Lowering, frame: Frame, s: ast.Visit) -> None:
         _body(low, frame, s, after, kinds)
         if len(low.diagnostics) == mark:
             name = next(n for n in s.carry if unknown(kinds[n.id]))
-            raise low.fail("AMP280", f"the shape of `{name.id}` depends on itself alone", name.span, help="some element has to start it: a layer of its own fields, or `zeros(columns)`")
+            raise low.fail(
+                "AMP280",
+                f"the shape of `{name.id}` depends on itself alone",
+                name.span,
+                help="some element has to start it: a layer of its own fields, or `zeros(columns)`",
+            )
         raise Stop
     _body(low, frame, s, after, kinds)
 
@@ -78,12 +83,20 @@ def _after(low: Lowering, s: ast.Visit) -> tuple[str, ...]:
         field = low.fields.get(e.base.id) if isinstance(e, ast.Index) else None
         own = isinstance(e, ast.Index) and isinstance(e.index, ast.Name) and e.index.id == s.variable.id
         if field is None or field.kind != "index" or not own:
-            raise low.fail("AMP266", "a visit waits for elements that index fields name", e.span, help=f"write `after left[{s.variable.id}]` with `left: {s.axis.id}[{s.axis.id}] or none`")
+            raise low.fail(
+                "AMP266",
+                "a visit waits for elements that index fields name",
+                e.span,
+                help=f"write `after left[{s.variable.id}]` with `left: {s.axis.id}[{s.axis.id}] or none`",
+            )
         nested = low.axes[field.axis].parent if field.axis else ""
         if field.of != s.axis.id or s.axis.id not in (field.axis, nested):
             declared = next(f for f in low.model.fields if f.name == field.name)
             raise low.fail(
-                "AMP259", f"`{field.name}` leads from `{field.axis}` to `{field.of}`, the visit goes over `{s.axis.id}`", e.span, also=[Label(declared.span, "declared here")],
+                "AMP259",
+                f"`{field.name}` leads from `{field.axis}` to `{field.of}`, the visit goes over `{s.axis.id}`",
+                e.span,
+                also=[Label(declared.span, "declared here")],
             )
         out.append(field.name)
     return tuple(out)
@@ -120,19 +133,33 @@ def _body(low: Lowering, frame: Frame, s: ast.Visit, after: tuple[str, ...], kin
 def _end(low: Lowering, inner: Frame, name: ast.Name, carry: Carry) -> Value:
     """Return what an element leaves in a carried name, of the shape that others read."""
     if name.id not in inner.names:
-        low.report("AMP266", f"`{name.id}` is carried and the visit doesn't assign it", name.span, "carried here", help=f"assign it, or `merge {name.id}` after a branch that does")
+        low.report(
+            "AMP266",
+            f"`{name.id}` is carried and the visit doesn't assign it",
+            name.span,
+            "carried here",
+            help=f"assign it, or `merge {name.id}` after a branch that does",
+        )
         return low.nothing(inner.scope, name.span, name.id)
     try:
         end = expressions.message(low, inner, expressions.name(low, inner, name), name.span)
     except Stop:
         return low.nothing(inner.scope, name.span, name.id)
     if end.type.rows or end.type.integer:
-        low.report("AMP279", f"`{name.id}` is carried from element to element as a single row, got {shape(end.type)}", name.span, also=[Label(end.span, "assigned here")])
+        low.report(
+            "AMP279",
+            f"`{name.id}` is carried from element to element as a single row, got {shape(end.type)}",
+            name.span,
+            also=[Label(end.span, "assigned here")],
+        )
         return low.nothing(inner.scope, name.span, name.id)
     wanted = carry.source.type
     if not unknown(wanted) and not unknown(end.type) and wanted != end.type:
         low.report(
-            "AMP279", f"`{name.id}` is read from other elements as {shape(wanted)} and ends as {shape(end.type)}", name.span, "carried here",
+            "AMP279",
+            f"`{name.id}` is read from other elements as {shape(wanted)} and ends as {shape(end.type)}",
+            name.span,
+            "carried here",
             also=[Label(end.span, f"{shape(end.type)} here")],
         )
     return end

@@ -11,7 +11,7 @@ from ampc.ir.op import ShapeError
 from ampc.ir.ops import OPS
 from ampc.lower.context import NOTHING, Frame, LayerInfo, Lowering, at
 from ampc.lower.scope import Scope
-from ampc.lower.values import UNKNOWN, Const, FieldValue, Value, shape, unknown
+from ampc.lower.values import UNKNOWN, FieldValue, Value, shape, unknown
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
@@ -22,8 +22,16 @@ def arrive(scope: Scope, inputs: Sequence[Value]) -> list[Value]:
 
 
 def npt(
-    low: Lowering, scope: Scope, op: str, inputs: Sequence[Value], span: Span, *, fields: tuple[FieldRef, ...] = (), attrs: Mapping[str, Attr] | None = None,
-    declared: tuple[Type, ...] = (), name: str = "",
+    low: Lowering,
+    scope: Scope,
+    op: str,
+    inputs: Sequence[Value],
+    span: Span,
+    *,
+    fields: tuple[FieldRef, ...] = (),
+    attrs: Mapping[str, Attr] | None = None,
+    declared: tuple[Type, ...] = (),
+    name: str = "",
 ) -> Value:
     """Add an NPT and return its result; operands that don't fit are reported and give a value of unknown shape."""
     full = OPS[op].defaults | dict(attrs or {})
@@ -38,7 +46,15 @@ def npt(
             misfit(low, op, str(problem), inputs, span)
             return low.nothing(scope, span, name)
     node = low.net.add(
-        NPT, region=scope.region, inputs=tuple(v.ref for v in messages), outputs=(kind,), op=op, fields=fields, attrs=full, origin=low.origin(span), name=name
+        NPT,
+        region=scope.region,
+        inputs=tuple(v.ref for v in messages),
+        outputs=(kind,),
+        op=op,
+        fields=fields,
+        attrs=full,
+        origin=low.origin(span),
+        name=name,
     )
     return Value(scope, (node, 0), kind, span, name)
 
@@ -50,9 +66,9 @@ def guess(op: str, types: Sequence[Type], attrs: Mapping[str, Attr], declared: t
     if group == "binary":
         return next((t for t in types if not unknown(t)), NOTHING)
     if op in ("pad", "fill", "one_hot"):
-        return Type(rows, int(attrs["cols"]))
+        return Type(rows, _int(attrs["cols"]))
     if op == "columns":
-        return Type(rows, int(attrs["stop"]) - int(attrs["start"]))
+        return Type(rows, _int(attrs["stop"]) - _int(attrs["start"]))
     if op in ("sum_columns", "mean_columns", "max_columns", "dot", "number"):
         return Type(rows, 1)
     if group == "integer" and op != "gate":
@@ -60,6 +76,11 @@ def guess(op: str, types: Sequence[Type], attrs: Mapping[str, Attr], declared: t
     if op == "expand_rows":
         return Type(declared[0].rows, UNKNOWN)
     return Type("" if op == "reduce_rows" else rows, UNKNOWN)
+
+
+def _int(value: Attr) -> int:
+    assert isinstance(value, int)
+    return value
 
 
 def misfit(low: Lowering, op: str, problem: str, inputs: Sequence[Value], span: Span) -> None:
@@ -90,7 +111,10 @@ def read(low: Lowering, scope: Scope, field: FieldValue, span: Span) -> Value:
     """Return a field as a message: a float field as it is, an int or flag as a number."""
     if field.decl.kind == "index":
         raise low.fail(
-            "AMP264", f"index field `{field.decl.name}` is no number", span, f"it holds positions on `{field.decl.of}`",
+            "AMP264",
+            f"index field `{field.decl.name}` is no number",
+            span,
+            f"it holds positions on `{field.decl.of}`",
             help=f"use it as an index: `h[{field.decl.name}[...]]`",
         )
     op = "field" if field.decl.kind == "float" else "number"
@@ -104,13 +128,24 @@ def concat(low: Lowering, scope: Scope, parts: Sequence[Value], span: Span) -> V
     axes = {v.type.rows: v for v in parts if v.type.rows}
     if len(axes) > 1:
         low.report(
-            "AMP261", f"`[...]` joins values over one axis, got {' and '.join(f'`{a}`' for a in axes)}", span, "", also=[at(v, shape(v.type)) for v in axes.values()],
+            "AMP261",
+            f"`[...]` joins values over one axis, got {' and '.join(f'`{a}`' for a in axes)}",
+            span,
+            "",
+            also=[at(v, shape(v.type)) for v in axes.values()],
             help="index them inside `each`",
         )
         return low.nothing(scope, span)
     if any(v.type.integer for v in parts):
         number = next(v for v in parts if v.type.integer)
-        low.report("AMP261", "`[...]` joins floats, one part is an integer", span, "", also=[at(number, "an integer")], help="`number(k)` makes a float of it")
+        low.report(
+            "AMP261",
+            "`[...]` joins floats, one part is an integer",
+            span,
+            "",
+            also=[at(number, "an integer")],
+            help="`number(k)` makes a float of it",
+        )
         return low.nothing(scope, span)
     rows = next(iter(axes), "")
     messages = [v if v.type.rows == rows or unknown(v.type) else expand(low, scope, v, rows, span) for v in arrive(scope, parts)]
@@ -130,7 +165,11 @@ def apply_layer(low: Lowering, scope: Scope, info: LayerInfo, layer: str, argume
             fields = (argument.ref,)
         elif not argument.type.integer and not unknown(argument.type):
             low.report(
-                "AMP262", f"`{info.decl.name}` looks up integers, got {shape(argument.type)}", argument_span, "", also=[declared, at(argument, shape(argument.type))],
+                "AMP262",
+                f"`{info.decl.name}` looks up integers, got {shape(argument.type)}",
+                argument_span,
+                "",
+                also=[declared, at(argument, shape(argument.type))],
                 help="give it an int field, such as `symbol[t]`",
             )
             return low.nothing(scope, span)
@@ -140,8 +179,12 @@ def apply_layer(low: Lowering, scope: Scope, info: LayerInfo, layer: str, argume
     if inputs and info.op != "lookup" and not unknown(inputs[0].type) and inputs[0].type.cols != info.inputs:
         value = inputs[0]
         low.report(
-            "AMP262", f"`{info.decl.name}` takes {info.inputs} columns, got {shape(value.type)}", argument_span, f"has shape {shape(value.type)}",
-            also=[declared, at(value, shape(value.type))] if value.span != argument_span else [declared], help=f"declare `{info.decl.name}` for {value.type.cols} columns",
+            "AMP262",
+            f"`{info.decl.name}` takes {info.inputs} columns, got {shape(value.type)}",
+            argument_span,
+            f"has shape {shape(value.type)}",
+            also=[declared, at(value, shape(value.type))] if value.span != argument_span else [declared],
+            help=f"declare `{info.decl.name}` for {value.type.cols} columns",
         )
     messages = arrive(scope, inputs)
     cols = info.inputs if info.op == "layer_norm" else low.arrays[layer].params[0].shape[1]
@@ -149,7 +192,15 @@ def apply_layer(low: Lowering, scope: Scope, info: LayerInfo, layer: str, argume
     kind = Type(rows, cols)
     attrs = OPS[info.op].defaults | info.attrs
     node = low.net.add(
-        PPT, region=scope.region, inputs=tuple(v.ref for v in messages), outputs=(kind,), op=info.op, layer=layer, fields=fields, attrs=attrs, origin=low.origin(span)
+        PPT,
+        region=scope.region,
+        inputs=tuple(v.ref for v in messages),
+        outputs=(kind,),
+        op=info.op,
+        layer=layer,
+        fields=fields,
+        attrs=attrs,
+        origin=low.origin(span),
     )
     return Value(scope, (node, 0), kind, span)
 
@@ -161,15 +212,31 @@ def _lookup_fits(low: Lowering, info: LayerInfo, field: FieldValue, span: Span, 
         return False
     bound = 2 if decl.kind == "flag" else decl.below
     if decl.kind != "index" and not bound:
-        low.report("AMP262", f"`{decl.name}` may be any integer, `{info.decl.name}` has {info.inputs} rows", span, "", also=[declared], help=f"declare `{decl.name}: int < {info.inputs}`")
+        low.report(
+            "AMP262",
+            f"`{decl.name}` may be any integer, `{info.decl.name}` has {info.inputs} rows",
+            span,
+            "",
+            also=[declared],
+            help=f"declare `{decl.name}: int < {info.inputs}`",
+        )
         return False
     if bound > info.inputs:
-        low.report("AMP262", f"`{decl.name}` goes up to {bound - 1}, `{info.decl.name}` has {info.inputs} rows", span, "", also=[declared], help=f"declare `{info.decl.name}` with {bound} rows")
+        low.report(
+            "AMP262",
+            f"`{decl.name}` goes up to {bound - 1}, `{info.decl.name}` has {info.inputs} rows",
+            span,
+            "",
+            also=[declared],
+            help=f"declare `{info.decl.name}` with {bound} rows",
+        )
         return False
     return True
 
 
-def judge(low: Lowering, frame: Frame, op: str, prediction: Value, target: Value | FieldValue, span: Span, attrs: Mapping[str, Attr], weight: float | None) -> None:
+def judge(
+    low: Lowering, frame: Frame, op: str, prediction: Value, target: Value | FieldValue, span: Span, attrs: Mapping[str, Attr], weight: float | None
+) -> None:
     """Add a loss (with `weight`) or a metric (`weight` None)."""
     scope = frame.scope
     fields = (target.ref,) if isinstance(target, FieldValue) else ()
@@ -188,9 +255,16 @@ def judge(low: Lowering, frame: Frame, op: str, prediction: Value, target: Value
             labels.append(at(target, shape(target.type)))
         low.report("AMP263", str(problem), span, "", also=labels)
         return
-    parts = {"region": scope.region, "inputs": tuple(v.ref for v in messages), "op": op, "fields": fields, "attrs": full, "origin": low.origin(span), "name": op}
+    parts = {
+        "region": scope.region,
+        "inputs": tuple(v.ref for v in messages),
+        "op": op,
+        "fields": fields,
+        "attrs": full,
+        "origin": low.origin(span),
+        "name": op,
+    }
     if weight is None:
         low.net.add(Metric, **parts)
     else:
         low.net.add(Loss, weight=weight, **parts)
-

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
-from ampc.ir.nodes import Coord, FieldRef, Through
+from ampc.ir.nodes import Coord, FieldRef
 from ampc.lower import calls, indices
 from ampc.lower.constants import ConstantError, binary, bounded, unary
 from ampc.lower.context import Frame, Lowering, Stop, at
@@ -38,7 +40,12 @@ def message(low: Lowering, frame: Frame, result: Result, span: Span) -> Value:
         case FieldValue():
             return read(low, frame.scope, result, span)
         case Element():
-            raise low.fail("AMP264", f"this is an element of `{result.axis}`, not a value", span, help=f"use it as an index: `h[...]` for a value or field over `{result.axis}`")
+            raise low.fail(
+                "AMP264",
+                f"this is an element of `{result.axis}`, not a value",
+                span,
+                help=f"use it as an index: `h[...]` for a value or field over `{result.axis}`",
+            )
 
 
 def evaluate(low: Lowering, frame: Frame, e: ast.Expr) -> Result:
@@ -55,7 +62,9 @@ def evaluate(low: Lowering, frame: Frame, e: ast.Expr) -> Result:
         case ast.Call():
             results = calls.call(low, frame, e)
             if len(results) != 1:
-                raise low.fail("AMP270", f"`{e.function.id}` returns {len(results)} values, one is needed here", e.span, help="assign them: `h, c = ...`")
+                raise low.fail(
+                    "AMP270", f"`{e.function.id}` returns {len(results)} values, one is needed here", e.span, help="assign them: `h, c = ...`"
+                )
             return results[0]
         case ast.Index():
             return indices.element(low, frame, e)
@@ -94,7 +103,11 @@ def name(low: Lowering, frame: Frame, e: ast.Name) -> Result:
     match found:
         case Carry():
             raise low.fail(
-                "AMP266", f"`{e.id}` of this element isn't known before it is assigned", e.span, "", also=[Label(found.span, f"`{e.id}` is carried from here")],
+                "AMP266",
+                f"`{e.id}` of this element isn't known before it is assigned",
+                e.span,
+                "",
+                also=[Label(found.span, f"`{e.id}` is carried from here")],
                 help=f"read another element's, as in `{e.id}[left[n]]`, or assign `{e.id}` first",
             )
         case Turn():
@@ -113,11 +126,11 @@ def name(low: Lowering, frame: Frame, e: ast.Name) -> Result:
         return low.constants[e.id]
     if e.id in low.fields:
         return field(low, frame, e)
-    kinds = {"layer": low.layers, "function": low.functions, "axis": low.axes}
+    kinds: dict[str, Mapping[str, object]] = {"layer": low.layers, "function": low.functions, "axis": low.axes}
     for kind, known in kinds.items():
         if e.id in known:
-            help = f"apply it: `{e.id}(x)`" if kind != "axis" else f"write `sum({e.id}, ...)`, `each n in {e.id}:` or a loop over it"
-            raise low.fail("AMP264", f"`{e.id}` is {'an axis' if kind == 'axis' else f'a {kind}'}, not a value", e.span, help=help)
+            use = f"apply it: `{e.id}(x)`" if kind != "axis" else f"write `sum({e.id}, ...)`, `each n in {e.id}:` or a loop over it"
+            raise low.fail("AMP264", f"`{e.id}` is {'an axis' if kind == 'axis' else f'a {kind}'}, not a value", e.span, help=use)
     hidden = low.hidden.get(e.id)
     known_names = frame.visible() | set(low.constants) | set(low.fields)
     also = [Label(hidden, "this one is gone after its block")] if hidden else []
@@ -210,8 +223,6 @@ def _constant_with(low: Lowering, frame: Frame, e: ast.Binary, c: int | float | 
         case _:
             if c <= 0:
                 raise low.fail("AMP253", f"`{c} ** x` needs a positive base", e.left.span)
-            import math
-
             return npt(low, frame.scope, "exp", [_affine(low, frame, x, math.log(c), 0.0, e.span)], e.span)
 
 
@@ -227,13 +238,24 @@ def _compare(low: Lowering, frame: Frame, e: ast.Binary, a: Result, b: Result) -
     x = message(low, frame, a, a.span)
     scope = frame.scope
     if isinstance(b, Const):
-        test, negated = {">=": ("at_least", False), "<": ("at_least", True), ">": ("above", False), "<=": ("above", True), "==": ("is", False), "!=": ("is", True)}[op]
+        test, negated = {
+            ">=": ("at_least", False),
+            "<": ("at_least", True),
+            ">": ("above", False),
+            "<=": ("above", True),
+            "==": ("is", False),
+            "!=": ("is", True),
+        }[op]
         result = npt(low, scope, test, [x], e.span, attrs={"threshold": float(b.value)})
     else:
         y = message(low, frame, b, b.span)
         test, swapped, negated = {
-            "<": ("less", False, False), ">": ("less", True, False), "<=": ("less_equal", False, False), ">=": ("less_equal", True, False),
-            "==": ("equal", False, False), "!=": ("equal", False, True),
+            "<": ("less", False, False),
+            ">": ("less", True, False),
+            "<=": ("less_equal", False, False),
+            ">=": ("less_equal", True, False),
+            "==": ("equal", False, False),
+            "!=": ("equal", False, True),
         }[op]
         result = npt(low, scope, test, [y, x] if swapped else [x, y], e.span)
     return npt(low, scope, "not", [result], e.span) if negated else result
@@ -249,10 +271,13 @@ def _slice(low: Lowering, frame: Frame, e: ast.Slice) -> Value:
         start, stop = (n + x.type.cols if n < 0 else n for n in (start, stop))
         if not 0 <= start < stop <= x.type.cols:
             raise low.fail(
-                "AMP261", f"columns {start}:{stop} lie outside of {shape(x.type)}", e.span, f"has {x.type.cols} columns", also=[at(x, shape(x.type))],
+                "AMP261",
+                f"columns {start}:{stop} lie outside of {shape(x.type)}",
+                e.span,
+                f"has {x.type.cols} columns",
+                also=[at(x, shape(x.type))],
                 help=f"columns count from 0 to {x.type.cols - 1}",
             )
     elif not 0 <= start < stop:
         return low.nothing(frame.scope, e.span)
     return npt(low, frame.scope, "columns", [x], e.span, attrs={"start": start, "stop": stop})
-

@@ -10,8 +10,7 @@ import dataclasses
 
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
-from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Group, Index, Match, Phi, Through, Type, Ungroup
-from ampc.ir.scope import PARENT_FIELD
+from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Index, Match, Phi, Through, Type, Ungroup
 from ampc.lower import expressions
 from ampc.lower.context import Frame, Lowering, Stop
 from ampc.lower.context import at as at_
@@ -34,7 +33,9 @@ def index(low: Lowering, frame: Frame, e: ast.Expr) -> Element | Whole:
         if isinstance(found, Element):
             return found
         if isinstance(found, Turn):
-            raise low.fail("AMP258", f"`{e.id}` counts turns, it is no element of an axis", e.span, "", also=[Label(found.span, "the loop")], help=wanted)
+            raise low.fail(
+                "AMP258", f"`{e.id}` counts turns, it is no element of an axis", e.span, "", also=[Label(found.span, "the loop")], help=wanted
+            )
         if found is None and e.id in low.fields:
             return _as_index(low, frame, expressions.field(low, frame, e), e.span)
         if isinstance(found, FieldValue):
@@ -51,7 +52,13 @@ def index(low: Lowering, frame: Frame, e: ast.Expr) -> Element | Whole:
 def _as_index(low: Lowering, frame: Frame, found: FieldValue, span: Span) -> Element | Whole:
     decl = found.decl
     if decl.kind != "index":
-        raise low.fail("AMP258", f"`{decl.name}` is no index field", span, f"holds {decl.kind} values", help=f"declare `{decl.name}: node[...]` with the axis that it points to")
+        raise low.fail(
+            "AMP258",
+            f"`{decl.name}` is no index field",
+            span,
+            f"holds {decl.kind} values",
+            help=f"declare `{decl.name}: node[...]` with the axis that it points to",
+        )
     if found.ref.at is None:
         return Whole(found)
     optional = _optional(low, found.ref)
@@ -116,7 +123,12 @@ def _of_field(low: Lowering, frame: Frame, base: FieldValue, where: Element | Wh
     if isinstance(where, Element):
         return FieldValue(decl, FieldRef(decl.name, where.index), "", e.span)
     if decl.kind != "float":
-        raise low.fail("AMP258", f"`{decl.name}` is {decl.kind}; only floats can be gathered by a whole index field", e.span, help=f"read it inside `each`: `{decl.name}[{where.field.decl.name}[e]]`")
+        raise low.fail(
+            "AMP258",
+            f"`{decl.name}` is {decl.kind}; only floats can be gathered by a whole index field",
+            e.span,
+            help=f"read it inside `each`: `{decl.name}[{where.field.decl.name}[e]]`",
+        )
     return npt(low, frame.scope, "gather", [read(low, frame.scope, base, e.base.span)], e.span, fields=(where.field.ref,))
 
 
@@ -128,11 +140,17 @@ def _of_value(low: Lowering, frame: Frame, base: Value, where: Element | Whole, 
         if isinstance(where, Element) and isinstance(where.index, Coord) and base.scope.region == where.index.region:
             return frame.scope.bring(base)
         raise low.fail(
-            "AMP259", f"`{e.base.id}` is a single row and has no elements", e.span, f"has shape {shape(base.type)}", also=[at_(base, shape(base.type))],
+            "AMP259",
+            f"`{e.base.id}` is a single row and has no elements",
+            e.span,
+            f"has shape {shape(base.type)}",
+            also=[at_(base, shape(base.type))],
             help=f"write `{e.base.id}`; a slice `{e.base.id}[0:1]` takes columns",
         )
     if base.type.rows != axis:
-        raise low.fail("AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at_(base, shape(base.type))])
+        raise low.fail(
+            "AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at_(base, shape(base.type))]
+        )
     if isinstance(where, Whole):
         if parted(low, frame, base):
             raise apart(low, base, base.type.rows, e.span)
@@ -176,7 +194,14 @@ def apart(low: Lowering, base: Value, axis: str, span: Span) -> Stop:
     """Record that the rows of `base`, over a nested axis, don't part the way that this place asks for."""
     parent = low.axes[axis].parent
     help = f"compute `{base.name}` inside the block, or reduce it outside: `sum({axis}, ...)` has a row for each `{parent}`"
-    return low.fail("AMP268", f"`{base.name}` has a row for each `{axis}`; here only those of one `{parent}` could be read", span, "", also=[at_(base, shape(base.type))], help=help)
+    return low.fail(
+        "AMP268",
+        f"`{base.name}` has a row for each `{axis}`; here only those of one `{parent}` could be read",
+        span,
+        "",
+        also=[at_(base, shape(base.type))],
+        help=help,
+    )
 
 
 def parted(low: Lowering, frame: Frame, base: Value) -> bool:
@@ -205,21 +230,39 @@ def _parent_between(low: Lowering, base: Value, where: Element) -> RegionScope |
 def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, e: ast.Index) -> Value:
     carried = [Label(base.span, f"`{base.name}` is carried from here")]
     if isinstance(where, Whole):
-        raise low.fail("AMP266", f"`{base.name}` of all elements isn't known inside the visit", e.span, also=carried, help="name one element: `h[left[n]]`")
+        raise low.fail(
+            "AMP266", f"`{base.name}` of all elements isn't known inside the visit", e.span, also=carried, help="name one element: `h[left[n]]`"
+        )
     if where.axis != base.axis:
         raise low.fail("AMP259", f"`{base.name}` is carried over `{base.axis}`, the index is an element of `{where.axis}`", e.span, also=carried)
     if not isinstance(where.index, Through) or where.index.field not in base.after or isinstance(where.index.at, Through):
         waits = ", ".join(f"`{f}`" for f in base.after)
         raise low.fail(
-            "AMP266", f"this visit doesn't wait for that element: it fires after {waits}", e.span, also=carried,
+            "AMP266",
+            f"this visit doesn't wait for that element: it fires after {waits}",
+            e.span,
+            also=carried,
             help=f"name its field after `after`, or read `{base.name}[{base.after[0]}[...]]`" if base.after else None,
         )
     kind = base.source.type
     home = where.scope
-    if home is not base.scope and not (isinstance(home, ChildScope) and low.net.regions[home.region].parent == low.net.regions[base.scope.region].parent):
-        raise low.fail("AMP266", f"`{base.name}` of another element can't be read inside this block", e.span, also=carried, help="read it in the visit itself, or in `sum(child, ...)`")
+    if home is not base.scope and not (
+        isinstance(home, ChildScope) and low.net.regions[home.region].parent == low.net.regions[base.scope.region].parent
+    ):
+        raise low.fail(
+            "AMP266",
+            f"`{base.name}` of another element can't be read inside this block",
+            e.span,
+            also=carried,
+            help="read it in the visit itself, or in `sum(child, ...)`",
+        )
     node = low.net.add(
-        Flatmap, region=base.scope.region, inputs=(base.source.ref,), outputs=(kind,), to=Dependents(where.scope.region, where.index), origin=low.origin(e.span),
+        Flatmap,
+        region=base.scope.region,
+        inputs=(base.source.ref,),
+        outputs=(kind,),
+        to=Dependents(where.scope.region, where.index),
+        origin=low.origin(e.span),
         name=base.name,
     )
     found = Value(home, (node, 0), kind, base.span, base.name)
@@ -244,7 +287,13 @@ def _in_arms(low: Lowering, base: Carry, found: Value, e: ast.Index) -> Value:
         assert test.ref.at is not None
         local = Match(FieldRef(test.ref.field, localized(home, test.ref.at)), test.cases)
         node = low.net.add(
-            Cond, region=home.region, inputs=(found.ref,), outputs=(found.type,) * arm.fork.ports, test=local, origin=low.origin(e.span), name=found.name
+            Cond,
+            region=home.region,
+            inputs=(found.ref,),
+            outputs=(found.type,) * arm.fork.ports,
+            test=local,
+            origin=low.origin(e.span),
+            name=found.name,
         )
         found = dataclasses.replace(found, ref=(node, arm.port))
     return found
@@ -262,6 +311,7 @@ def _defined(low: Lowering, frame: Frame, found: Value, where: Element, span: Sp
     test, unit = Match(ref, ((-1,),)), home.unit()
     cond = low.net.add(Cond, region=home.region, inputs=(unit.ref,), outputs=(unit.type,) * 2, test=test, origin=low.origin(span), name=found.name)
     zeros = low.net.add_fill(home.region, (cond, 0), found.type.cols, low.origin(span), found.name)
-    phi = low.net.add(Phi, region=home.region, inputs=(zeros, home.bring(found).ref), outputs=(found.type,), test=test, origin=low.origin(span), name=found.name)
+    phi = low.net.add(
+        Phi, region=home.region, inputs=(zeros, home.bring(found).ref), outputs=(found.type,), test=test, origin=low.origin(span), name=found.name
+    )
     return Value(home, (phi, 0), found.type, found.span, found.name)
-

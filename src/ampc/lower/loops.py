@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from ampc.diagnostics import Label, Span
+from ampc.diagnostics import Label
 from ampc.frontend import ast
-from ampc.ir.nodes import Cond, Coord, Decided, Isu, Leave, Phi, Within
+from ampc.ir.nodes import Coord, Decided, Isu, Leave, Phi, Within
 from ampc.lower import expressions, statements
 from ampc.lower.context import Frame, Lowering, Stop, at
 from ampc.lower.emit import npt
-from ampc.lower.scope import DecidedScope, Fork, RegionScope, Scope, TurnScope, carry_in, carry_on, gate
+from ampc.lower.scope import DecidedScope, Fork, RegionScope, Scope, TurnScope, carry_in, carry_on
 from ampc.lower.values import Const, Element, Turn, Value, shape, unknown
 
 MOST_TURNS = 1_000_000
@@ -55,7 +55,9 @@ def loop(low: Lowering, frame: Frame, s: ast.Loop) -> None:
     for c in carried:
         end = _end(low, inner, c)
         carry_on(low.net, region, c.phi, end)
-        leave = low.net.add(Isu, region=region, inputs=((c.cond, 1),), outputs=(c.before.type,), map=Leave(region), origin=low.origin(c.name.span), name=c.name.id)
+        leave = low.net.add(
+            Isu, region=region, inputs=((c.cond, 1),), outputs=(c.before.type,), map=Leave(region), origin=low.origin(c.name.span), name=c.name.id
+        )
         frame.names[c.name.id] = Value(frame.scope, (leave, 0), end.type, c.name.span, c.name.id)
 
 
@@ -73,7 +75,12 @@ def _start(low: Lowering, frame: Frame, scope: Scope, name: ast.Name) -> Carried
 def _initial(low: Lowering, frame: Frame, name: ast.Name) -> Value:
     """Return what a carried name holds before the loop."""
     if frame.find(name.id) is None and name.id not in low.fields and name.id not in low.constants:
-        low.report("AMP257", f"`{name.id}` is carried and has no value before the loop", name.span, help=f"write `{name.id} = zeros(columns)` before the loop")
+        low.report(
+            "AMP257",
+            f"`{name.id}` is carried and has no value before the loop",
+            name.span,
+            help=f"write `{name.id} = zeros(columns)` before the loop",
+        )
         return low.nothing(frame.scope, name.span, name.id)
     value = expressions.value(low, frame, name)
     return dataclasses.replace(value, name=name.id)
@@ -87,7 +94,10 @@ def _end(low: Lowering, inner: Frame, c: Carried) -> Value:
         return low.nothing(inner.scope, c.name.span, c.name.id)
     if end.type != c.before.type and not unknown(end.type) and not unknown(c.before.type):
         low.report(
-            "AMP279", f"`{c.name.id}` enters the loop as {shape(c.before.type)} and ends a turn as {shape(end.type)}", c.name.span, "carried here",
+            "AMP279",
+            f"`{c.name.id}` enters the loop as {shape(c.before.type)} and ends a turn as {shape(end.type)}",
+            c.name.span,
+            "carried here",
             also=[Label(c.before.span, f"{shape(c.before.type)} before the loop"), Label(end.span, f"{shape(end.type)} in the loop")],
             help=f"start with `{c.name.id} = zeros({end.type.cols})`" if not end.type.rows and not end.type.integer else None,
         )
@@ -135,12 +145,23 @@ def _decision(low: Lowering, test: Frame, condition: ast.Expr) -> Value:
     """Return the condition as an integer that is computed at each turn. Raises Stop."""
     result = expressions.evaluate(low, test, condition)
     if isinstance(result, Const):
-        raise low.fail("AMP275", f"the condition is always {'true' if result.value else 'false'}", condition.span, help="write `loop t in range(n)` for a fixed number of turns")
+        raise low.fail(
+            "AMP275",
+            f"the condition is always {'true' if result.value else 'false'}",
+            condition.span,
+            help="write `loop t in range(n)` for a fixed number of turns",
+        )
     value = expressions.message(low, test, result, condition.span)
     if unknown(value.type):
         raise Stop
     if not value.type.integer or value.type.rows:
-        raise low.fail("AMP275", f"a condition is one comparison, got {shape(value.type)}", condition.span, also=[at(value, shape(value.type))], help="compare it with a number: `halt(h) < 0.9`")
+        raise low.fail(
+            "AMP275",
+            f"a condition is one comparison, got {shape(value.type)}",
+            condition.span,
+            also=[at(value, shape(value.type))],
+            help="compare it with a number: `halt(h) < 0.9`",
+        )
     if getattr(low.net.nodes[value.ref[0]], "op", "") in ("", "gate") or low.net.nodes[value.ref[0]].region != test.scope.region:
         value = npt(low, test.scope, "gate", [value, value], condition.span)
     return value
@@ -153,4 +174,3 @@ def _leave(low: Lowering, frame: Frame, region: int, fork: Fork, c: Carried) -> 
     phi = low.net.add(Phi, region=region, inputs=(failed, (c.cond, 1)), outputs=(kind,), test=Within(region), origin=origin, name=name)
     leave = low.net.add(Isu, region=region, inputs=((phi, 0),), outputs=(kind,), map=Leave(region), origin=origin, name=name)
     return Value(frame.scope, (leave, 0), kind, c.name.span, name)
-

@@ -65,7 +65,15 @@ class RegionScope(Scope):
     def enter(self, value: Value) -> Value:
         if (shared := self.net.spread.get((value.ref, self.region))) is not None:
             return dataclasses.replace(value, scope=self, ref=shared)
-        node = self.net.add(Flatmap, region=value.scope.region, inputs=(value.ref,), outputs=(value.type,), to=Over(self.region), origin=(str(value.span),), name=value.name)
+        node = self.net.add(
+            Flatmap,
+            region=value.scope.region,
+            inputs=(value.ref,),
+            outputs=(value.type,),
+            to=Over(self.region),
+            origin=(str(value.span),),
+            name=value.name,
+        )
         self.net.spread[value.ref, self.region] = (node, 0)
         return dataclasses.replace(value, scope=self, ref=(node, 0))
 
@@ -82,7 +90,12 @@ class ChildScope(RegionScope):
 
     def enter(self, value: Value) -> Value:
         node = self.net.add(
-            Flatmap, region=value.scope.region, inputs=(value.ref,), outputs=(value.type,), to=Dependents(self.region, self.parent), origin=(str(value.span),),
+            Flatmap,
+            region=value.scope.region,
+            inputs=(value.ref,),
+            outputs=(value.type,),
+            to=Dependents(self.region, self.parent),
+            origin=(str(value.span),),
             name=value.name,
         )
         return dataclasses.replace(value, scope=self, ref=(node, 0))
@@ -104,7 +117,13 @@ class Fork:
         if value.ref not in self.conds:
             ref = value.ref if self.decision is None else gate(self.net, value, self.decision)
             self.conds[value.ref] = self.net.add(
-                Cond, region=self.scope.region, inputs=(ref,), outputs=(value.type,) * self.ports, test=self.test, origin=(str(value.span),), name=value.name
+                Cond,
+                region=self.scope.region,
+                inputs=(ref,),
+                outputs=(value.type,) * self.ports,
+                test=self.test,
+                origin=(str(value.span),),
+                name=value.name,
             )
         return (self.conds[value.ref], port)
 
@@ -167,7 +186,15 @@ def carry_on(net: Net, region: int, phi: int, value: Value) -> None:
 def gate(net: Net, value: Value, decision: Value) -> Ref:
     """Return `value`, held back until `decision` has been computed for its state."""
     return (
-        net.add(NPT, region=value.scope.region, inputs=(value.ref, decision.ref), outputs=(value.type,), op="gate", origin=(str(value.span),), name=value.name),
+        net.add(
+            NPT,
+            region=value.scope.region,
+            inputs=(value.ref, decision.ref),
+            outputs=(value.type,),
+            op="gate",
+            origin=(str(value.span),),
+            name=value.name,
+        ),
         0,
     )
 
@@ -175,7 +202,6 @@ def gate(net: Net, value: Value, decision: Value) -> Ref:
 def narrowed(scope: Scope, ref: FieldRef) -> bool:
     """Tell whether an arm around this code says that index field `ref` isn't none."""
     return any(isinstance(s, ArmScope) and s.excludes_none == ref for s in scope.chain())
-
 
 
 def localized(scope: Scope, at: Index) -> Index:

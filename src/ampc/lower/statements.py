@@ -13,9 +13,9 @@ from ampc.frontend import ast
 from ampc.ir.nodes import Cond, Coord, Group, Match, Output, Type
 from ampc.lower import branches, calls, elements, expressions, indices, loops
 from ampc.lower.context import Frame, Lowering, Stop, at
-from ampc.lower.emit import fill, npt
+from ampc.lower.emit import npt
 from ampc.lower.scope import ArmScope, RegionScope, Scope
-from ampc.lower.values import Carry, Collected, Const, Element, FieldValue, Result, Value, shape, unknown
+from ampc.lower.values import Collected, Element, Result, Value, shape, unknown
 
 
 def block(low: Lowering, frame: Frame, body: Sequence[ast.Stmt]) -> None:
@@ -98,7 +98,13 @@ def _attempt(low: Lowering, frame: Frame, e: ast.Expr) -> Result:
 def output(low: Lowering, name: str, value: Value) -> None:
     """Add an Output where the value is defined."""
     if name in low.outputs:
-        raise low.fail("AMP273", f"`{name}` is given out twice", value.span, also=[Label(low.outputs[name].span, "first here")], help=f"`output other = {name}` gives it another name")
+        raise low.fail(
+            "AMP273",
+            f"`{name}` is given out twice",
+            value.span,
+            also=[Label(low.outputs[name].span, "first here")],
+            help=f"`output other = {name}` gives it another name",
+        )
     low.outputs[name] = value
     if unknown(value.type):
         return
@@ -139,7 +145,12 @@ def _home_and_arms(low: Lowering, frame: Frame, where: Element, s: ast.Accumulat
         if not isinstance(scope, ArmScope):
             break
         arms.append(scope)
-    raise low.fail("AMP274", f"`{s.target.id}[...]` collects from an `each` or `visit` whose variable is in its index, directly or in a branch", s.span, help="finish inner loops first, then add their result")
+    raise low.fail(
+        "AMP274",
+        f"`{s.target.id}[...]` collects from an `each` or `visit` whose variable is in its index, directly or in a branch",
+        s.span,
+        help="finish inner loops first, then add their result",
+    )
 
 
 def _before(low: Lowering, frame: Frame, home: RegionScope, where: Element, s: ast.Accumulate) -> tuple[Frame, Value | None]:
@@ -148,10 +159,17 @@ def _before(low: Lowering, frame: Frame, home: RegionScope, where: Element, s: a
     while holder is not None and home in holder.scope.chain():
         inside = holder.names.get(s.target.id)
         if isinstance(inside, Value) and s.target.id in holder.names:
-            raise low.fail("AMP274", f"`{s.target.id}` is assigned inside the block and collects from it", s.span, also=[Label(inside.span, "assigned here")])
+            raise low.fail(
+                "AMP274", f"`{s.target.id}` is assigned inside the block and collects from it", s.span, also=[Label(inside.span, "assigned here")]
+            )
         holder = holder.outer
     if holder is None:
-        raise low.fail("AMP274", f"`{s.target.id}` collects outside of a function's own `each`", s.span, help="return the value and add it up where the `each` is")
+        raise low.fail(
+            "AMP274",
+            f"`{s.target.id}` collects outside of a function's own `each`",
+            s.span,
+            help="return the value and add it up where the `each` is",
+        )
     found = holder.find(s.target.id)
     if isinstance(found, Collected):
         found = low.collect(found, s.span)
@@ -160,9 +178,16 @@ def _before(low: Lowering, frame: Frame, home: RegionScope, where: Element, s: a
     if s.target.id not in holder.names and not found.type.rows:
         return holder, None
     if s.reduce != "sum":
-        raise low.fail("AMP274", f"`{s.target.id}` has a value already, `{s.reduce}=` needs a fresh name", s.span, also=[Label(found.span, "it gets a value here")])
+        raise low.fail(
+            "AMP274",
+            f"`{s.target.id}` has a value already, `{s.reduce}=` needs a fresh name",
+            s.span,
+            also=[Label(found.span, "it gets a value here")],
+        )
     if found.type.rows != where.axis and not unknown(found.type):
-        raise low.fail("AMP260", f"`{s.target.id}` is {shape(found.type)}, the sum is over `{where.axis}`", s.span, also=[at(found, shape(found.type))])
+        raise low.fail(
+            "AMP260", f"`{s.target.id}` is {shape(found.type)}, the sum is over `{where.axis}`", s.span, also=[at(found, shape(found.type))]
+        )
     return holder, found
 
 
@@ -170,7 +195,12 @@ def _everywhere(low: Lowering, home: RegionScope, arms: list[ArmScope], x: Value
     """Return what each element adds: `x`, or zeros where an arm around the sum isn't taken."""
     for arm in arms:
         if s.reduce != "sum":
-            raise low.fail("AMP274", f"`{s.reduce}=` can't stand in a branch: what the other arms add isn't said", s.span, help=f"merge a value after the branch and write `{s.target.id}[...] {s.reduce}= ...` there")
+            raise low.fail(
+                "AMP274",
+                f"`{s.reduce}=` can't stand in a branch: what the other arms add isn't said",
+                s.span,
+                help=f"merge a value after the branch and write `{s.target.id}[...] {s.reduce}= ...` there",
+            )
         x = branches.or_zeros(low, arm, x, s.span)
     return home.bring(x)
 
@@ -182,9 +212,13 @@ def _arrived(low: Lowering, outer: Scope, home: RegionScope, where: Element, x: 
     if isinstance(where.index, Coord):
         rows = Type(where.axis, x.type.cols)
         inputs = (ref, outer.unit().ref)
-        return Value(outer, (net.add(Group, region=home.region, inputs=inputs, outputs=(rows,), key=None, origin=origin, name=name), 0), rows, s.span, name)
+        return Value(
+            outer, (net.add(Group, region=home.region, inputs=inputs, outputs=(rows,), key=None, origin=origin, name=name), 0), rows, s.span, name
+        )
     if where.optional:  # an element that points nowhere adds nothing
-        cond = net.add(Cond, region=home.region, inputs=(ref,), outputs=(x.type,) * 2, test=Match(where.optional[0], ((-1,),)), origin=origin, name=name)
+        cond = net.add(
+            Cond, region=home.region, inputs=(ref,), outputs=(x.type,) * 2, test=Match(where.optional[0], ((-1,),)), origin=origin, name=name
+        )
         ref = (cond, 1)
     to = net.element_region(outer.region, where.axis)
     inner = RegionScope(net, to, outer)
@@ -195,4 +229,3 @@ def _arrived(low: Lowering, outer: Scope, home: RegionScope, where: Element, x: 
     rows = Type(where.axis, x.type.cols)
     whole = net.add(Group, region=to, inputs=(one.ref, outer.unit().ref), outputs=(rows,), key=None, origin=origin, name=name)
     return Value(outer, (whole, 0), rows, s.span, name)
-

@@ -28,7 +28,9 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("drop-dead", "drop what no loss, metric or output needs", drop_dead),  # first: the others needn't look at it
     Pass("share", "compute equal things once", share),  # before simplify, whose rules ask for values with one reader
     Pass("simplify", "take out operations that do nothing, fold constants", simplify),
-    Pass("bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk),  # after share and simplify: fewer values to follow
+    Pass(
+        "bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk
+    ),  # after share and simplify: fewer values to follow
     Pass("part", "one Split instead of several slices", part),  # last: slices of slices and of joins are gone by now
 )
 
@@ -41,7 +43,9 @@ def run_passes(graph: Graph, disable: Sequence[str] = (), on_pass: Callable[[str
     known = [p.name for p in PIPELINE]
     left_out = {name.replace("_", "-") for name in disable}
     for name in sorted(left_out - set(known)):
-        raise error("AMP401", f"there is no pass `{printable(name)}`", help=did_you_mean(name, known) or "passes are " + ", ".join(f"`{k}`" for k in known))
+        raise error(
+            "AMP401", f"there is no pass `{printable(name)}`", help=did_you_mean(name, known) or "passes are " + ", ".join(f"`{k}`" for k in known)
+        )
     verify(graph)
     for p in PIPELINE:
         if p.name in left_out:

@@ -14,12 +14,33 @@ import msgspec
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Concat, Cond, Coord, Dependents, FieldRef, Flatmap, Group, Index, Loss, Match, Metric, Output, Over, Phi, Ref, Split, Through, Type, Ungroup,
+    NPT,
+    PPT,
+    AnyNode,
+    Concat,
+    Cond,
+    Coord,
+    Dependents,
+    FieldRef,
+    Flatmap,
+    Group,
+    Index,
+    Loss,
+    Match,
+    Metric,
+    Output,
+    Over,
+    Phi,
+    Ref,
+    Split,
+    Through,
+    Type,
+    Ungroup,
 )
 from ampc.ir.ops import OPS
 from ampc.ir.scope import declaration
 from ampc.passes.drop_dead import drop_regions
-from ampc.passes.rewrite import Rewriter, joined
+from ampc.passes.rewrite import Rewriter, joined, live
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,25 +111,30 @@ class Bulk:
         inputs = tuple(self.spread(f, node.region) for f in found if f is not None)
         new = msgspec.structs.replace(node, region=self.outer(node.region), inputs=inputs)
         if not isinstance(node, Output):
-            new = msgspec.structs.replace(new, fields=tuple(f for f in fields if f is not None))  # type: ignore[call-arg]  # has fields
+            new = msgspec.structs.replace(new, fields=tuple(f for f in fields if f is not None))
         self.r.put(new)
 
     def _bridges(self) -> None:
         """Compute once what is needed in both forms: elements that remain get their rows of the bulk form."""
         for ref, found in list(self.made.items()):
             node = self.r.nodes[ref[0]]
-            if found is None or found.partial or found.axis != self.axis_of.get(node.region) or not isinstance(node, PPT | NPT | Concat | Split | Phi) or not self.r.readers[found.ref]:
+            if (
+                found is None
+                or found.partial
+                or found.axis != self.axis_of.get(node.region)
+                or not isinstance(node, PPT | NPT | Concat | Split | Phi)
+                or not self.r.readers[found.ref]
+            ):
                 continue
             kept = self.remaining()
             if ref[0] in kept and any(reader in kept for reader in self.r.readers[ref]) and found.ref[0] in kept:
                 t = node.outputs[ref[1]]
-                parts = {"region": self.outer(node.region), "inputs": (found.ref,), "outputs": (t,), "origin": node.origin, "name": node.name}
-                self.r.reroute(ref, (self.r.add(Ungroup(id=-1, to=node.region, **parts), ref[0]), 0))
+                outer = self.outer(node.region)
+                back = Ungroup(id=-1, to=node.region, region=outer, inputs=(found.ref,), outputs=(t,), origin=node.origin, name=node.name)
+                self.r.reroute(ref, (self.r.add(back, ref[0]), 0))
 
     def remaining(self) -> set[int]:
         """Return the ids of the nodes that still lead to a result."""
-        from ampc.passes.rewrite import live
-
         return live(self.r.open.with_nodes(tuple(self.r.nodes[i] for i in self.r.order)))
 
     # --------------------------------------------------------------------------------------------- small helpers
@@ -119,10 +145,23 @@ class Bulk:
     def add(self, node: AnyNode) -> int:
         return self.r.add(node, self.at)
 
-    def npt(self, op: str, inputs: tuple[Ref, ...], outputs: tuple[Type, ...], region: int, like: AnyNode, *, fields: tuple[FieldRef, ...] = (), **attrs: int | float | str) -> Ref:
+    def npt(
+        self,
+        op: str,
+        inputs: tuple[Ref, ...],
+        outputs: tuple[Type, ...],
+        region: int,
+        like: AnyNode,
+        *,
+        fields: tuple[FieldRef, ...] = (),
+        **attrs: int | float | str,
+    ) -> Ref:
         """Add an NPT in `region` that stands for `like`."""
         full = OPS[op].defaults | attrs
-        return (self.add(NPT(id=-1, region=region, inputs=inputs, outputs=outputs, op=op, fields=fields, attrs=full, origin=like.origin, name=like.name)), 0)
+        return (
+            self.add(NPT(id=-1, region=region, inputs=inputs, outputs=outputs, op=op, fields=fields, attrs=full, origin=like.origin, name=like.name)),
+            0,
+        )
 
     def spread(self, found: Rows, region: int, axis: str = "") -> Ref:
         """Return the value with a row for each element (or each of the nested `axis`), repeated where it is the same for several."""
@@ -245,16 +284,16 @@ class Bulk:
         axis = "" if field is None else declared_axis(self.graph, field)
         if field is not None and field.at is None and axis and not self.nested(axis, node.region):
             return None
-        own = field is not None and field.at is not None and uses(field.at, node.region)
-        if own and node.op == "number" and self.optional(field.at):  # none would be read as -1, and gathered as 0
+        own = field.at if field is not None and field.at is not None and uses(field.at, node.region) else None
+        if own is not None and node.op == "number" and self.optional(own):  # none would be read as -1, and gathered as 0
             return None
-        rows = axis if own or (field is not None and field.at is None) else ""
-        fields = node.fields if not own else (FieldRef(field.field),)
+        rows = axis if own is not None or (field is not None and field.at is None) else ""
+        fields = (FieldRef(field.field),) if field is not None and own is not None else node.fields
         kind = Type(rows, node.outputs[0].cols)
         made = self.add(msgspec.structs.replace(node, region=self.outer(node.region), inputs=(unit.ref,), outputs=(kind,), fields=fields))
-        if not own:
+        if own is None:
             return Rows((made, 0), rows)
-        return Rows(self.gather((made, 0), field.at, node.region, node), self.axis_of[node.region])
+        return Rows(self.gather((made, 0), own, node.region, node), self.axis_of[node.region])
 
     def _dependents(self, node: Flatmap) -> Rows | None:
         """What other elements send to those that point at them: a gather."""
@@ -270,7 +309,12 @@ class Bulk:
     def _scattered(self, node: NPT) -> Rows | None:
         """What arrives at an element by an index field, reduced: a scatter."""
         group = self.r.node(node.inputs[0])
-        if not isinstance(group, Group) or group.region not in self.axis_of or not isinstance(group.key, Through) or group.key.at != Coord(group.region):
+        if (
+            not isinstance(group, Group)
+            or group.region not in self.axis_of
+            or not isinstance(group.key, Through)
+            or group.key.at != Coord(group.region)
+        ):
             return None
         source = self._past_none(group)
         found = self.rows(source)
@@ -297,7 +341,10 @@ class Bulk:
         """Return the bulk form of what the arms of a branch leave, where all arms do the same, each perhaps with its own layer."""
         nodes = [self.r.node(ref) for ref in refs]
         first = nodes[0]
-        if all(isinstance(n, Cond) and n.id == first.id and n.test == phi.test and ref[1] == port for port, (n, ref) in enumerate(zip(nodes, refs, strict=True))):
+        if all(
+            isinstance(n, Cond) and n.id == first.id and n.test == phi.test and ref[1] == port
+            for port, (n, ref) in enumerate(zip(nodes, refs, strict=True))
+        ):
             return self.rows(first.inputs[0])
         if (found := self._or_zeros(phi, refs)) is not None:
             return found
@@ -330,7 +377,13 @@ class Bulk:
         if len(refs) != 2 or phi.test.cases != ((-1,),):
             return None
         zeros, sent = self.r.node(refs[0]), self.r.node(refs[1])
-        if not isinstance(zeros, NPT) or zeros.op != "fill" or zeros.attrs["value"] != 0 or not isinstance(sent, Flatmap) or not isinstance(sent.to, Dependents):
+        if (
+            not isinstance(zeros, NPT)
+            or zeros.op != "fill"
+            or zeros.attrs["value"] != 0
+            or not isinstance(sent, Flatmap)
+            or not isinstance(sent.to, Dependents)
+        ):
             return None
         at = sent.to.at
         if not isinstance(at, Through) or phi.test.ref != FieldRef(at.field, at.at):
@@ -361,8 +414,16 @@ class Bulk:
             return None
         ref = self.spread(found, phi.region)
         made = PPT(
-            id=-1, region=self.outer(phi.region), inputs=(ref,), outputs=(Type(self.axis_of[phi.region], first.outputs[0].cols),), op="linear_by",
-            layer=first.layer.rpartition(".")[0], fields=(field,), attrs={"members": len(nodes)}, origin=joined(*(n.origin for n in nodes)), name=phi.name,
+            id=-1,
+            region=self.outer(phi.region),
+            inputs=(ref,),
+            outputs=(Type(self.axis_of[phi.region], first.outputs[0].cols),),
+            op="linear_by",
+            layer=first.layer.rpartition(".")[0],
+            fields=(field,),
+            attrs={"members": len(nodes)},
+            origin=joined(*(n.origin for n in nodes)),
+            name=phi.name,
         )
         return Rows((self.add(made), 0), self.axis_of[phi.region])
 

@@ -51,23 +51,23 @@ def renumber(node: AnyNode, fresh: dict[int, int]) -> AnyNode:
     """Return the node with its regions renumbered, wherever it names one."""
     new = msgspec.structs.replace(node, region=fresh[node.region])
     if (fields := getattr(node, "fields", ())) != ():
-        new = msgspec.structs.replace(new, fields=tuple(_field(f, fresh) for f in fields))  # type: ignore[call-arg]  # nodes with fields
+        new = msgspec.structs.replace(new, fields=tuple(_field(f, fresh) for f in fields))
     match node:
         case Isu():
-            return msgspec.structs.replace(new, map=msgspec.structs.replace(node.map, region=fresh[node.map.region]))  # type: ignore[call-arg]  # an Isu
+            return msgspec.structs.replace(new, map=msgspec.structs.replace(node.map, region=fresh[node.map.region]))
         case Flatmap(to=Dependents(region=r, at=at)):
-            return msgspec.structs.replace(new, to=Dependents(fresh[r], _index(at, fresh)))  # type: ignore[call-arg]  # a Flatmap
+            return msgspec.structs.replace(new, to=Dependents(fresh[r], _index(at, fresh)))
         case Flatmap():
-            return msgspec.structs.replace(new, to=msgspec.structs.replace(node.to, region=fresh[node.to.region]))  # type: ignore[call-arg]  # a Flatmap
+            return msgspec.structs.replace(new, to=msgspec.structs.replace(node.to, region=fresh[node.to.region]))
         case Ungroup():
-            return msgspec.structs.replace(new, to=fresh[node.to])  # type: ignore[call-arg]  # an Ungroup
+            return msgspec.structs.replace(new, to=fresh[node.to])
         case Group(key=None):
             return new
         case Group(key=key, to=to):
             assert key is not None
-            return msgspec.structs.replace(new, key=_index(key, fresh), to=fresh[to])  # type: ignore[call-arg]  # a Group
+            return msgspec.structs.replace(new, key=_index(key, fresh), to=fresh[to])
         case _ if hasattr(node, "test"):
-            return msgspec.structs.replace(new, test=_test(node.test, fresh))  # type: ignore[call-arg]  # a Cond or Phi
+            return msgspec.structs.replace(new, test=_test(node.test, fresh))
         case _:
             return new
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ampc.ir.fanout import fan_in, fan_out
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import AnyNode, Decided, Loss, Metric, Output, Ref, Source, Type
+from ampc.ir.nodes import NPT, AnyNode, Decided, Loss, Metric, Output, Ref, Source, Type
 
 
 def live(graph: Graph) -> set[int]:
@@ -83,7 +83,7 @@ class Rewriter:
         for n in list(self.nodes.values()):
             test = getattr(n, "test", None)
             if isinstance(test, Decided) and test.by == old:
-                self.put(msgspec.structs.replace(n, test=msgspec.structs.replace(test, by=new)))  # type: ignore[call-arg]  # only Cond and Phi have tests
+                self.put(msgspec.structs.replace(n, test=msgspec.structs.replace(test, by=new)))
 
     def finish(self) -> Graph:
         """Return the new graph (the old one if nothing changed), without nodes that only the rewriting made useless."""
@@ -99,3 +99,10 @@ class Rewriter:
 def joined(*origins: Iterable[str]) -> tuple[str, ...]:
     """Return the source places of a node that stands for several, each once."""
     return tuple(dict.fromkeys(place for origin in origins for place in origin))
+
+
+def columns_of(node: NPT) -> tuple[int, int]:
+    """Return the bounds of a slice (`columns`)."""
+    start, stop = node.attrs["start"], node.attrs["stop"]
+    assert isinstance(start, int) and isinstance(stop, int)
+    return start, stop

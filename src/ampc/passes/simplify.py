@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, AnyNode, Concat, Cond, Phi, Ref, Type
+from ampc.ir.nodes import NPT, AnyNode, Attr, Concat, Cond, Phi, Ref
 from ampc.ir.ops import OPS
-from ampc.passes.rewrite import Rewriter, joined
+from ampc.passes.rewrite import Rewriter, columns_of, joined
 
 
 def simplify(graph: Graph) -> Graph:
@@ -99,14 +99,15 @@ def _of_same(r: Rewriter, node: NPT) -> bool:
     if not isinstance(inner, NPT) or inner.op != node.op or not r.single(node.inputs[0]):
         return False
     a, b = inner.attrs, node.attrs
+    attrs: dict[str, Attr]
     match node.op:
         case "neg":
             return _instead(r, node, inner.inputs[0])
         case "affine":
             attrs = {"scale": _number(a["scale"]) * _number(b["scale"]), "shift": _number(a["shift"]) * _number(b["scale"]) + _number(b["shift"])}
         case "columns":
-            start = int(a["start"])
-            attrs = {"start": start + int(b["start"]), "stop": start + int(b["stop"])}
+            outer, inside = columns_of(inner), columns_of(node)
+            attrs = {"start": outer[0] + inside[0], "stop": outer[0] + inside[1]}
         case "pad" | "relu" | "abs" | "stop_gradient":
             attrs = dict(b)
         case _:
@@ -134,9 +135,12 @@ def _with_fill(r: Rewriter, node: NPT) -> bool:
         c, other = _filled(r, node.inputs[port]), node.inputs[1 - port]
         if c is None or r.type_of(other) != node.outputs[0]:
             continue
-        scale, shift = {"add": (1.0, c), "sub": (1.0, -c) if port == 1 else (-1.0, c), "mul": (c, 0.0), "div": (1 / c, 0.0) if port == 1 and c else (None, 0.0)}.get(
-            node.op, (None, 0.0)
-        )
+        scale, shift = {
+            "add": (1.0, c),
+            "sub": (1.0, -c) if port == 1 else (-1.0, c),
+            "mul": (c, 0.0),
+            "div": (1 / c, 0.0) if port == 1 and c else (None, 0.0),
+        }.get(node.op, (None, 0.0))
         if scale is None:
             continue
         if scale == 1 and shift == 0:
@@ -171,7 +175,7 @@ def _of_concat(r: Rewriter, node: NPT) -> bool:
     start = 0
     for ref in inner.inputs:
         stop = start + r.type_of(ref).cols
-        if (start, stop) == (node.attrs["start"], node.attrs["stop"]):
+        if (start, stop) == columns_of(node):
             return _instead(r, node, ref)
         start = stop
     return False
@@ -183,7 +187,12 @@ def _of_expanded(r: Rewriter, node: NPT) -> bool:
         return False
     for port, ref in enumerate(node.inputs):
         inner = r.node(ref)
-        if isinstance(inner, NPT) and inner.op == "expand_rows" and r.type_of(inner.inputs[0]).rows == "" and r.type_of(node.inputs[1 - port]).rows == node.outputs[0].rows:
+        if (
+            isinstance(inner, NPT)
+            and inner.op == "expand_rows"
+            and r.type_of(inner.inputs[0]).rows == ""
+            and r.type_of(node.inputs[1 - port]).rows == node.outputs[0].rows
+        ):
             inputs = tuple(inner.inputs[0] if i == port else other for i, other in enumerate(node.inputs))
             if node.inputs[0] != node.inputs[1]:
                 r.put(msgspec.structs.replace(node, inputs=inputs))
@@ -192,5 +201,3 @@ def _of_expanded(r: Rewriter, node: NPT) -> bool:
 
 
 RULES: tuple[Callable[[Rewriter, NPT], bool], ...] = (_does_nothing, _of_same, _with_fill, _of_fill, _of_concat, _of_expanded)
-
-__all__ = ["Type", "simplify"]
