@@ -13,7 +13,7 @@ from ampc.codegen.backward import Backward
 from ampc.codegen.firing import Firing, Shared
 from ampc.codegen.layout import BIG, Cells, Key
 from ampc.codegen.plan import Plan, Port, Segment, make_plan
-from ampc.codegen.routes import Choice, Join, Leaf, Many, Place, Tree
+from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
 from ampc.codegen.states import State
 from ampc.codegen.text import ARGUMENTS
 from ampc.ir.graph import Graph
@@ -62,7 +62,7 @@ class Program:
     plan: Plan
     cells: dict[Key, int]
     storages: dict[Key, Type]
-    """Key -> payload type of each storage that is written; ("g", node, port) gradients, ("v", node, port) and ("phi", node) values, ("turns", region)."""
+    """Key -> payload type of each storage that is written; ("g", node, port) gradients, ("v", node, port) and ("phi", node) values, ("turns", isu)."""
 
 
 def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> Program:
@@ -201,9 +201,9 @@ def _useful(f: Firing, tree: Tree) -> bool:
             return port in f.plan.segments[f.plan.segment_of[port[0]]].triggers
         case Join(phi=phi, then=then):
             return ("phi", phi) in f.shared.read or any(_useful(f, t) for t in then)
-        case Choice(ways=ways, leave=leave):
-            return leave is not None or any(_useful(f, t) for way in ways for t in way)
-        case Many(then=then):
+        case Choice(ways=ways):
+            return any(_useful(f, t) for way in ways for t in way)
+        case Many(then=then) | Exit(then=then):
             return any(_useful(f, t) for t in then)
 
 
@@ -224,14 +224,13 @@ def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str) -> None:
                     else:
                         f.copy_out(value, place)
                 _emit(f, ref, then, row)
-            case Choice(tests=tests, ways=ways, leave=leave):
+            case Choice(tests=tests, ways=ways):
                 for i, way in enumerate(ways):
                     with f.text.block(_opening(i, tests)):
-                        if leave is not None and i == len(ways) - 1:
-                            region, state = leave
-                            place = Place(("turns", region), (-1, -1), state.outer(f.graph.regions[region].parent))
-                            f.text.line(f"put(F, {f.routes.address(place)}, np.float32({state.coords[region]}))")
                         _emit(f, ref, way, row)
+            case Exit(isu=isu, state=state, turns=turns, then=then):
+                f.text.line(f"put(F, {f.routes.address(f.routes.turns_place(isu, state))}, np.float32({turns}))")
+                _emit(f, ref, then, row)
             case Many(opening=opening, lines=lines, then=then, row=own):
                 with f.text.block(opening):
                     for line in lines:
@@ -316,7 +315,7 @@ def _gather_one(f: Backward, tree: Tree, to: str, size: str, kind: Type, row: st
             target = f"{to} + ({row}) * {kind.cols}" if row else to
             count = str(kind.cols) if row else size
             f.text.line(f"copy(F, {target}, F, {frm}, {count})" if first else f"add(F, {target}, {frm}, {count})")
-        case Join(then=then):
+        case Join(then=then) | Exit(then=then):
             _gather_all(f, then, to, size, kind, row, first)
         case Choice(tests=tests, ways=ways):
             for i, way in enumerate(ways):

@@ -14,7 +14,7 @@ from functools import cached_property
 import msgspec
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Dependents, Flatmap, Group, Isu, Loss, Metric, Next, Output, Ref, Source, Split, Type
+from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Dependents, Flatmap, Group, Isu, Loss, Metric, Next, Output, Ref, Source, Split, Through, Type
 
 PAYLOAD = (PPT, NPT, Loss, Metric, Output, Concat, Split, Group)
 """Kinds that compute. A Group computes nothing, but it waits for many, so it fires like one that does."""
@@ -188,11 +188,12 @@ def _reaches(successors: Mapping[int, list[int]], start: int, goal: int) -> bool
 
 
 def _same_state_edges(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Edges of the graph but those that lead to another turn or another element, along which waiting in a circle is no deadlock."""
+    """Edges of the graph but those to the next turn or to the next elements of a visit, along which waiting in a circle is no deadlock."""
+    ordered = {field for r in graph.regions for field in r.after}
     for node in graph.nodes:
         if isinstance(node, Isu) and isinstance(node.map, Next):
             continue
-        if isinstance(node, Flatmap) and isinstance(node.to, Dependents):
+        if isinstance(node, Flatmap) and isinstance(node.to, Dependents) and isinstance(node.to.at, Through) and node.to.at.field in ordered:
             continue
         for ref in node.inputs:
             yield ref[0], node.id

@@ -35,8 +35,16 @@ class Choice:
 
     tests: tuple[str, ...]
     ways: tuple[tuple[Tree, ...], ...]
-    leave: tuple[int, State] | None = None
-    """(loop region, state): a computed exit; the number of turns is noted when it is taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exit:
+    """Out of a loop whose number of turns is computed: `turns` is noted for `isu` at `state`, which is outside."""
+
+    isu: int
+    state: State
+    turns: str
+    then: tuple[Tree, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Many:
     """For an Ungroup: which row of the payload goes this way."""
 
 
-Tree = Leaf | Choice | Join | Many
+Tree = Leaf | Choice | Exit | Join | Many
 
 
 def walk(trees: tuple[Tree, ...], visit: Callable[[Tree], None]) -> None:
@@ -70,7 +78,7 @@ def walk(trees: tuple[Tree, ...], visit: Callable[[Tree], None]) -> None:
             case Choice(ways=ways):
                 for way in ways:
                     walk(way, visit)
-            case Join(then=then) | Many(then=then):
+            case Join(then=then) | Many(then=then) | Exit(then=then):
                 walk(then, visit)
 
 
@@ -131,7 +139,7 @@ class Routes:
                 return tuple(t for p in range(len(node.outputs)) for t in self.tree((node.id, p), state))
             case Cond(test=test):
                 ways = tuple(self.tree((node.id, p), state) for p in range(len(node.outputs)))
-                return (Choice(self.tests(test, state), ways, self._noted(test, state)),) if any(ways) else ()
+                return (Choice(self.tests(test, state), ways),) if any(ways) else ()
             case Phi():
                 then = self.tree((node.id, 0), state)
                 return (Join(node.id, state, then),) if then else ()
@@ -140,7 +148,9 @@ class Routes:
             case Isu(map=Next(region=r)):
                 return self.tree((node.id, 0), state.at(r, f"({state.coords[r]} + 1)"))
             case Isu(map=Leave(region=r)):
-                return self.tree((node.id, 0), state.outer(self.graph.regions[r].parent))
+                outside = state.outer(self.graph.regions[r].parent)
+                then = self.tree((node.id, 0), outside)
+                return (Exit(node.id, outside, state.coords[r], then),) if then and self.is_computed(node) else then
             case Flatmap(to=Over(region=r)) | Ungroup(to=r):
                 region = self.graph.regions[r]
                 v = self.text.name("e")
@@ -212,11 +222,6 @@ class Routes:
                 deal = self.text.head("deal0", "I[SLOT0] + 2 * I[SLOTS]")
                 return tuple(f"at(I, {deal} + slot) % {count} == {i}" for i in range(count - 1))
 
-    def _noted(self, test: Test, state: State) -> tuple[int, State] | None:
-        if isinstance(test, Decided) and state.region and self.graph.regions[state.region].form == "loop":
-            return state.region, state
-        return None
-
     # --------------------------------------------------------------------------------------------- backward
 
     def answer(self, ref: Ref, state: State, reply: Callable[[int, State], None]) -> None:
@@ -246,11 +251,17 @@ class Routes:
 
     def turns(self, node: Isu, r: int, state: State) -> str:
         """How many turns loop `r` made: its extent, or what was noted when a computed exit was taken."""
-        before = self.graph.by_id[node.inputs[0][0]]
-        if isinstance(before, Cond) and isinstance(before.test, Decided):
-            place = Place(("turns", r), (-1, -1), state)
-            return f"int(at(F, {self.address(place)}))"
+        if self.is_computed(node):
+            return f"int(at(F, {self.address(self.turns_place(node.id, state))}))"
         return self.states.extent(self.graph.regions[r], state)
+
+    def is_computed(self, leave: Isu) -> bool:
+        """Whether a loop's exit is taken at a turn that the state does not tell: not straight from the test against its extent."""
+        before = self.graph.by_id[leave.inputs[0][0]]
+        return not (isinstance(before, Cond) and isinstance(before.test, Within))
+
+    def turns_place(self, isu: int, state: State) -> Place:
+        return Place(("turns", isu), (-1, -1), state)
 
     def named(self, region: int, index: Index, state: State) -> State:
         """The state of `region` that stands at the element which `index` names at `state`."""

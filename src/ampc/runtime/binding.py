@@ -125,8 +125,8 @@ class Binding:
                 return phi.region, int(isinstance(phi.test, First))
             case ("g", node, _):
                 return self.graph.by_id[int(node)].region, 0
-            case ("turns", region):
-                return self.graph.regions[int(region)].parent, 0
+            case ("turns", isu):
+                return self.graph.region_out(self.graph.by_id[int(isu)]), 0
         raise AssertionError(key)
 
     def _blocks(self) -> None:

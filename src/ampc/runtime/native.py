@@ -209,6 +209,24 @@ if JIT:
         return y if x == x else x  # min and max drop a NaN
 
     @njit(**KERNEL)
+    def times(a, b):  # type: ignore[no-untyped-def]
+        """a * b modulo 2**64."""
+        return np.uint64(a) * np.uint64(b)
+
+    @njit(**KERNEL)
+    def signed(a):  # type: ignore[no-untyped-def]
+        return np.int64(a)
+
+    @njit(**KERNEL)
+    def unsigned(a):  # type: ignore[no-untyped-def]
+        return np.uint64(a)
+
+    @njit(**KERNEL)
+    def plus(a, b):  # type: ignore[no-untyped-def]
+        """a + b modulo 2**64."""
+        return np.uint64(a) + np.uint64(b)
+
+    @njit(**KERNEL)
     def pause(turns):  # type: ignore[no-untyped-def]
         """Back off after `turns` idle turns: spin, then yield, then sleep."""
         if turns > 2000:
@@ -244,6 +262,18 @@ else:
 
     def exp(x: Any) -> Any:
         return np.float32(math.exp(min(max(float(x), -87.33), 88.37) if x == x else x))
+
+    def times(a: Any, b: Any) -> Any:
+        return np.uint64(int(a) * int(b) & (1 << 64) - 1)
+
+    def signed(a: Any) -> Any:
+        return np.uint64(a).astype(np.int64)
+
+    def unsigned(a: Any) -> Any:
+        return np.uint64(int(a) & (1 << 64) - 1)
+
+    def plus(a: Any, b: Any) -> Any:
+        return np.uint64(int(a) + int(b) & (1 << 64) - 1)
 
     def pause(turns: int) -> None:
         if turns > 100:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, put
+from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, plus, put, signed, times, unsigned
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -596,29 +596,30 @@ def layer_norm_bwd(F, dx, x, gain, ggain, gbias, dy, m, c, epsilon, wanted, more
 
 
 @njit(**KERNEL)
+def scramble(z):
+    """The output function of splitmix64 (Steele, Lea and Flood 2014)."""
+    z = times(z ^ (z >> np.uint64(30)), 0xBF58476D1CE4E5B9)
+    z = times(z ^ (z >> np.uint64(27)), 0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(**KERNEL)
 def dropout(F, I, y, x, keys, m, c, rate, more):
     """y = (y if more) + x * mask / (1 - rate); the mask of row r is a function of `I[keys + r]` alone, so that backward draws the same."""
     keep = F1 / (F1 - rate)
-    limit = np.uint64(np.float64(rate) * 18446744073709549568.0)
+    limit = unsigned(np.int64(np.float64(rate) * 9223372036854774784.0)) << np.uint64(1)
     for r in range(m):
-        seed = np.uint64(at(I, keys + r))
+        seed = unsigned(at(I, keys + r))
         for j in range(c):
-            # splitmix64 (Steele, Lea, Flood 2014)
-            z = seed + np.uint64(j + 1) * np.uint64(0x9E3779B97F4A7C15)
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
+            z = scramble(plus(seed, times(j + 1, 0x9E3779B97F4A7C15)))
             v = at(F, x + r * c + j) * keep if z >= limit else F0
             put(F, y + r * c + j, (at(F, y + r * c + j) + v) if more else v)
 
 
 @njit(**KERNEL)
 def mix(a, b):
-    """A well-mixed int64 of two (a step of splitmix64)."""
-    z = np.uint64(a) + np.uint64(b) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.int64(z ^ (z >> np.uint64(31)))
+    """A well-mixed int64 of two."""
+    return signed(scramble(plus(plus(a, times(b, 0x9E3779B97F4A7C15)), 0x632BE59BD9B4E019)))
 
 
 # ------------------------------------------------------------------------------------------ losses, metrics

@@ -12,7 +12,7 @@ from numba import njit, types
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import H, L, P, Q, S
-from ampc.runtime.native import JIT, KERNEL, at, load_acquire, pause, put, store_release
+from ampc.runtime.native import JIT, KERNEL, at, load_acquire, pause, put, signed, store_release, times, unsigned
 from ampc.runtime.optimizer import NEARLY, update, weight_of
 from ampc.runtime.tokens import (
     BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
@@ -40,12 +40,12 @@ BEAT = 8
 @njit(**KERNEL)
 def random(I):
     """The step driver's next number (xorshift64*, Vigna 2016)."""
-    x = np.uint64(I[RANDOM])
+    x = unsigned(I[RANDOM])
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
-    I[RANDOM] = np.int64(x)
-    return np.int64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(33))
+    I[RANDOM] = signed(x)
+    return signed(times(x, 0x2545F4914F6CDD1D) >> np.uint64(33))
 
 
 @njit(**KERNEL)
