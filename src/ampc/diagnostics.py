@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 
+WIDEST = 140  # columns of a source line that are shown, around the mark
 NEWLINE = re.compile("\r\n|\r|\n")
 
 
@@ -100,7 +101,7 @@ def render(diagnostic: Diagnostic, sources: dict[str, str] | None = None) -> str
 def _shown(labels: list[tuple[Label, str]], primary: Label | None, sources: dict[str, str], width: int) -> list[str]:
     """Return the source lines of the labels with their marks; a line with several labels is shown once."""
     out: list[str] = []
-    last: tuple[str, int] | None = None
+    last: tuple[str, int, int] | None = None
     for label, mark in labels:
         span = label.span
         text = sources.get(span.file)
@@ -111,11 +112,15 @@ def _shown(labels: list[tuple[Label, str]], primary: Label | None, sources: dict
             continue
         if primary and span.file != primary.span.file and (last is None or last[0] != span.file):
             out.append(f"  ::: {printable(span.file)}")
-        raw = source[span.line - 1]
-        shown, begin = printable(raw), len(printable(raw[: span.column - 1]))
-        stop = len(printable(raw[: span.end_column - 1])) if span.end_line == span.line else len(shown)
-        if last != (span.file, span.line):
+        raw = source[span.line - 1].replace("\t", " ")
+        begin = len(printable(raw[: span.column - 1]))
+        stop = len(printable(raw[: span.end_column - 1])) if span.end_line == span.line else len(printable(raw))
+        first = 0 if begin < WIDEST - 20 else begin - WIDEST // 2
+        shown = ("…" if first else "") + printable(raw)[first + bool(first) : first + WIDEST]
+        shown += "…" if len(printable(raw)) > first + WIDEST else ""
+        begin, stop = begin - first, min(stop - first, len(shown))
+        if last != (span.file, span.line, first):
             out.append(f"  {span.line:{width}} | {shown}")
-        last = (span.file, span.line)
+        last = (span.file, span.line, first)
         out.append(f"  {'':{width}} | {' ' * begin}{mark * max(1, stop - begin)} {printable(label.text)}".rstrip())
     return out

@@ -33,7 +33,9 @@ def test_the_right_program_passes(code: str) -> None:
 
 def test_every_code_in_the_source_has_an_explanation() -> None:
     folder = Path(ampc.frontend.__file__).parent
-    raised = {code for file in folder.glob("*.py") if file.name != "codes.py" for code in re.findall(r'"(AMP\d{3})"', file.read_text(encoding="utf-8"))}
+    raised = {
+        code for file in folder.glob("*.py") if file.name != "codes.py" for code in re.findall(r'"(AMP\d{3})"', file.read_text(encoding="utf-8"))
+    }
     assert raised == set(CODES)
 
 

@@ -141,7 +141,9 @@ def _called(e: ast.Expr) -> list[ast.Name]:
 def expansion(model: ast.Model, out: Reporter) -> None:
     """Report functions that call themselves, and calls that would expand without bound: functions are expanded in place."""
     functions = {f.name: f for f in model.functions}
-    calls = {f.name: [n for s in walk(f.body) for e in _direct(s) for n in _called(e)] + [n for e in f.result for n in _called(e)] for f in model.functions}
+    calls = {
+        f.name: [n for s in walk(f.body) for e in _direct(s) for n in _called(e)] + [n for e in f.result for n in _called(e)] for f in model.functions
+    }
     size: dict[str, int] = {}
     depth: dict[str, int] = {}
 
@@ -171,7 +173,12 @@ def expansion(model: ast.Model, out: Reporter) -> None:
             out.report("AMP230", f"calls are nested more than {DEEPEST_CALLS} deep in `{f.name}`", f.span, help="functions are expanded in place")
     used = [n for s in walk(model.body) for e in _direct(s) for n in _called(e) if n.id in functions]
     if sum(size[n.id] for n in used) > MOST_CALLS:
-        out.report("AMP230", f"the functions expand to more than {MOST_CALLS} calls", used[0].span, help="functions are expanded in place; call fewer in each other")
+        out.report(
+            "AMP230",
+            f"the functions expand to more than {MOST_CALLS} calls",
+            used[0].span,
+            help="functions are expanded in place; call fewer in each other",
+        )
 
 
 __all__ = ["check", "did_you_mean", "warnings"]

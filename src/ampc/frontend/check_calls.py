@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampc.diagnostics import Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.frontend.names import ALIASES, FUNCTIONS, LAYERS, LOSSES, METRICS, TYPES, Callable, Option
-from ampc.frontend.scopes import NOUN, Binding, Reporter, Scope, shape_of, suggestion
+from ampc.frontend.scopes import DECLARED, NOUN, Binding, Reporter, Scope, name_span, shape_of, suggestion
 
 INDEX_HELP = "an index is the variable of an `each`, `visit` or `loop` over an axis, or an index field: `h[source[e]]`"
 
@@ -62,7 +62,9 @@ class Calls:
                 found = self._find(e, scope)
                 if found is not None and found.kind not in ("parameter", "value"):  # a value may be a number, in a `def`
                     message = f"{what} has to be known when compiling, `{e.id}` is {NOUN[found.kind]}"
-                    self.out.report("AMP241", message, e.span, also=(Label(found.span, "declared here"),), help="use numbers and parameters of the model")
+                    self.out.report(
+                        "AMP241", message, e.span, also=(Label(found.span, "declared here"),), help="use numbers and parameters of the model"
+                    )
             case ast.Unary():
                 self.constant(e.operand, scope, what)
             case ast.Binary():
@@ -90,9 +92,9 @@ class Calls:
         if lost is not None:
             span, form = lost
             keep = f"`merge {e.id}` after the branch" if form == "arm" else f"`carry {e.id}` in the loop"
-            also = (Label(span, "this newer value ended with its block"), Label(found.span, "this older one would be read"))
+            both = (Label(span, "this newer value ended with its block"), Label(found.span, "this older one would be read"))
             message = f"`{e.id}` was assigned in a block that is over"
-            self.out.report("AMP221", message, e.span, also=also, help=f"write {keep} to keep the newer value, or use two names")
+            self.out.report("AMP221", message, e.span, also=both, help=f"write {keep} to keep the newer value, or use two names")
         return found
 
     def _undefined(self, e: ast.Name, scope: Scope) -> None:
@@ -134,8 +136,14 @@ class Calls:
         """Report a field that gives no number, and an optional float outside of the arm where it is there."""
         declared = (Label(f.span, "declared here"),)
         if what == "value" and f.kind.id in ("int", "flag"):
-            help_ = f"write `number({written(e)})`" if f.kind.id == "flag" else f"write `number({written(e)})`, `one_hot({written(e)}, columns)` or an `Embedding`"
-            self.out.report("AMP242", f"`{f.name}` is {'an int' if f.kind.id == 'int' else 'a flag'}, a number is needed here", e.span, also=declared, help=help_)
+            help_ = (
+                f"write `number({written(e)})`"
+                if f.kind.id == "flag"
+                else f"write `number({written(e)})`, `one_hot({written(e)}, columns)` or an `Embedding`"
+            )
+            self.out.report(
+                "AMP242", f"`{f.name}` is {'an int' if f.kind.id == 'int' else 'a flag'}, a number is needed here", e.span, also=declared, help=help_
+            )
         elif f.kind.id in self.axes:
             help_ = f"use it as an index: `h[{written(e)}]` for a value or field over `{f.kind.id}`"
             self.out.report("AMP242", f"`{f.name}` is an element of `{f.kind.id}`, a number is needed here", e.span, also=declared, help=help_)
@@ -149,8 +157,9 @@ class Calls:
         """Check `base[index]`."""
         if e.base.id == "?":
             return
-        axis = self.element(e.index, scope)
         found = self._find(e.base, scope, indexed=True)
+        whole = found is not None and found.kind == "field" and self.fields[e.base.id].axis is None
+        axis = self.element(e.index, scope) if not whole and (found is None or found.kind in ("field", "value", "carried")) else None
         if found is None:
             return
         declared = (Label(found.span, "declared here"),)
@@ -202,7 +211,13 @@ class Calls:
                 elif found.kind != "value":
                     self.out.report("AMP216", f"`{e.id}` is {NOUN[found.kind]}, not an element", e.span, also=declared, help=INDEX_HELP)
                 else:
-                    self.out.report("AMP216", f"`{e.id}` is a computed value; only elements and index fields can be an index", e.span, also=declared, help=INDEX_HELP)
+                    self.out.report(
+                        "AMP216",
+                        f"`{e.id}` is a computed value; only elements and index fields can be an index",
+                        e.span,
+                        also=declared,
+                        help=INDEX_HELP,
+                    )
                 return None
             case ast.Index():
                 return self._through(e, scope, after)
@@ -242,7 +257,7 @@ class Calls:
         if shadow is not None and shadow.kind == "broken":
             self._operands(e, scope)
             return 1
-        if shadow is not None and shadow.kind == "layer":
+        if name in self.layers and shadow is not None and shadow.kind in DECLARED:
             self._layer(e, self.layers[name], scope)
             return 1
         if e.member is not None:
@@ -295,13 +310,17 @@ class Calls:
         elif e.member is not None:
             self._member(e.member, scope)
         if len(e.args) != 1:
-            help_ = f"join columns with `{name}([a, b])`" if len(e.args) > 1 else None
-            self.out.report("AMP213", f"layer `{name}` takes one value, got {len(e.args)}", e.span, also=declared, help=help_)
+            join = f"join columns with `{name}([a, b])`" if len(e.args) > 1 else None
+            self.out.report("AMP213", f"layer `{name}` takes one value, got {len(e.args)}", e.span, also=declared, help=join)
         for k in e.keywords:
-            help_ = f"write it where `{name}` is declared" if layer.kind.id in LAYERS and k.name in {o.name for o in LAYERS[layer.kind.id].options} else None
-            self.out.report("AMP210", f"a layer takes no option where it is applied, got `{k.name}`", k.span, also=declared, help=help_)
+            where = (
+                f"write it where `{name}` is declared"
+                if layer.kind.id in LAYERS and k.name in {o.name for o in LAYERS[layer.kind.id].options}
+                else None
+            )
+            self.out.report("AMP210", f"a layer takes no option where it is applied, got `{k.name}`", name_span(k), also=declared, help=where)
         for arg in e.args:
-            self.value(arg, scope, "field" if layer.kind.id == "Embedding" else "value")
+            self.value(arg, scope, "value" if layer.kind.id in ("Linear", "LayerNorm") else "field")
 
     def _member(self, e: ast.Expr, scope: Scope) -> None:
         if isinstance(e, ast.Name):
@@ -321,7 +340,7 @@ class Calls:
         for k in e.keywords:
             if k.name not in names:
                 help_ = did_you_mean(k.name, names) or f"it takes {', '.join(f'`{n}`' for n in names) or 'nothing'}"
-                self.out.report("AMP210", f"`{f.name}` has no parameter `{k.name}`", k.span, also=declared, help=help_)
+                self.out.report("AMP210", f"`{f.name}` has no parameter `{k.name}`", name_span(k), also=declared, help=help_)
             elif k.name in given:
                 self.out.report("AMP213", f"`{k.name}` of `{f.name}` is given twice", k.span, also=declared, help="remove one")
             given.add(k.name)
@@ -368,7 +387,7 @@ class Calls:
                 continue
             operand = k.name in {o.name for o in known.operands}
             help_ = f"write its value alone: `{known.usage}`" if operand else did_you_mean(k.name, options) or f"write `{known.usage}`"
-            self.out.report("AMP210", f"`{known.name}` has no option `{k.name}`", k.span, help=help_)
+            self.out.report("AMP210", f"`{known.name}` has no option `{k.name}`", name_span(k), help=help_)
 
     def _operand(self, known: Callable, option: Option, e: ast.Expr, scope: Scope) -> None:
         if option.what in ("size", "number"):
@@ -385,7 +404,12 @@ class Calls:
         if known is None:
             other = {"loss": METRICS, "metric": LOSSES}[word]
             names = f"{'losses' if word == 'loss' else 'metrics'} are {', '.join(f'`{n}`' for n in table)}"
-            aliases = {"mse": "squared", "mae": "absolute" if word == "loss" else "absolute_error", "nll": "cross_entropy", "bce": "binary_cross_entropy"}
+            aliases = {
+                "mse": "squared",
+                "mae": "absolute" if word == "loss" else "absolute_error",
+                "nll": "cross_entropy",
+                "bce": "binary_cross_entropy",
+            }
             help_ = f"write `{'metric' if word == 'loss' else 'loss'} {name}(…)`" if name in other else did_you_mean(name, table) or names
             help_ = f"write `{aliases[name]}`" if name in aliases else help_
             if name != "?":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampc.diagnostics import Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.frontend.names import FOREIGN_LAYERS, FUNCTIONS, LAYER_SETTINGS, LAYERS, LOSSES, METRICS, SETTINGS, TYPES, Option, shown
-from ampc.frontend.scopes import NOUN, Binding, Kind, Reporter, Scope, suggestion
+from ampc.frontend.scopes import NOUN, Binding, Kind, Reporter, Scope, name_span, suggestion
 
 
 class Declarations:
@@ -19,7 +19,9 @@ class Declarations:
     def check(self) -> Scope:
         for p in self.model.parameters:
             if p.default is None:
-                self.out.report("AMP240", f"parameter `{p.name}` has no default", p.span, help=f"write `{p.name} = 128`; `--set {p.name}=64` changes it")
+                self.out.report(
+                    "AMP240", f"parameter `{p.name}` has no default", p.span, help=f"write `{p.name} = 128`; `--set {p.name}=64` changes it"
+                )
             else:
                 self.constant(p.default, f"the default of `{p.name}`")
             self._declare(p.name, "parameter", p.span)
@@ -46,7 +48,9 @@ class Declarations:
             self.out.report("AMP202", f"`{name}` is declared twice", span, also=also, help="choose another name")
             return
         if kind in ("layer", "function") and name in FUNCTIONS:
-            self.out.report("AMP203", f"`{name}` is a function of the language and can't be declared", span, FUNCTIONS[name].help, help="choose another name")
+            self.out.report(
+                "AMP203", f"`{name}` is a function of the language and can't be declared", span, FUNCTIONS[name].help, help="choose another name"
+            )
         if name[0].isupper() and kind == "function":
             help_ = f"write `{name[0].lower()}{name[1:]}`"
             self.out.report("AMP203", f"a function's name begins with a small letter, not `{name}`", span, help=help_)
@@ -61,10 +65,14 @@ class Declarations:
                 found = self.top.names.get(e.id)
                 if found is None:
                     known = [n for n, b in self.top.names.items() if b.kind == "parameter"]
-                    self.out.report("AMP201", f"`{e.id}` is not declared", e.span, help=suggestion(e.id, known) or "sizes are numbers and parameters of the model")
+                    self.out.report(
+                        "AMP201", f"`{e.id}` is not declared", e.span, help=suggestion(e.id, known) or "sizes are numbers and parameters of the model"
+                    )
                 elif found.kind != "parameter":
                     message = f"{what} has to be known when compiling, `{e.id}` is {NOUN[found.kind]}"
-                    self.out.report("AMP241", message, e.span, also=(Label(found.span, "declared here"),), help="use numbers and parameters of the model")
+                    self.out.report(
+                        "AMP241", message, e.span, also=(Label(found.span, "declared here"),), help="use numbers and parameters of the model"
+                    )
             case ast.Unary():
                 self.constant(e.operand, what)
             case ast.Binary():
@@ -107,12 +115,22 @@ class Declarations:
         if kind not in TYPES and not self._is_axis(kind):
             known = [*TYPES, *(a.name for a in self.model.axes)]
             help_ = did_you_mean(kind, known) or "a field is `int`, `float`, `flag` or an element of an axis"
-            self.out.report("AMP205", f"there is no type `{kind}`", f.kind.span, help={"bool": "write `flag`", "index": "write the axis it points into"}.get(kind, help_))
+            self.out.report(
+                "AMP205",
+                f"there is no type `{kind}`",
+                f.kind.span,
+                help={"bool": "write `flag`", "index": "write the axis it points into"}.get(kind, help_),
+            )
         if f.axis is not None:
             self.axis(f.axis)
         if f.columns is not None:
             if kind != "float":
-                self.out.report("AMP206", f"only a float has columns, `{f.name}` is of type `{kind}`", f.columns.span, help=f"write a field for each, or `axis column[{f.axis.id if f.axis else 'axis'}]`")
+                self.out.report(
+                    "AMP206",
+                    f"only a float has columns, `{f.name}` is of type `{kind}`",
+                    f.columns.span,
+                    help=f"write a field for each, or `axis column[{f.axis.id if f.axis else 'axis'}]`",
+                )
             self.constant(f.columns, f"the width of `{f.name}`")
         if f.below is not None:
             if kind != "int":
@@ -144,7 +162,7 @@ class Declarations:
         for k in layer.keywords:
             if k.name not in options:
                 help_ = did_you_mean(k.name, options) or f"`{kind}` knows {', '.join(f'`{o}`' for o in options)}"
-                self.out.report("AMP210", f"`{kind}` has no option `{k.name}`", k.span, help=help_)
+                self.out.report("AMP210", f"`{kind}` has no option `{k.name}`", name_span(k), help=help_)
             else:
                 self._option(options[k.name], k.value, f"option `{k.name}` of `{layer.name}`")
 
@@ -205,9 +223,15 @@ class Declarations:
             help_ = f"write `{s.name} = …`; a layer may set {', '.join(f'`{x}`' for x in LAYER_SETTINGS)}"
             self.out.report("AMP232", f"`{s.name}` is a setting of the whole run, not of a layer", s.span, help=help_)
             return
-        aliases = {"lr": "learning_rate", "batch_size": "min_update_frequency", "mak": "max_active_keys", "muf": "min_update_frequency", "wd": "weight_decay"}
-        help_ = f"write `{aliases[s.name]}`" if s.name in aliases else did_you_mean(s.name, known)
-        self.out.report("AMP232", f"there is no setting `{s.name}`", s.span, help=help_ or "`ampc run --help` lists the settings")
+        aliases = {
+            "lr": "learning_rate",
+            "batch_size": "min_update_frequency",
+            "mak": "max_active_keys",
+            "muf": "min_update_frequency",
+            "wd": "weight_decay",
+        }
+        near = f"write `{aliases[s.name]}`" if s.name in aliases else did_you_mean(s.name, known)
+        self.out.report("AMP232", f"there is no setting `{s.name}`", s.span, help=near or "`ampc run --help` lists the settings")
 
     def _setting_value(self, s: ast.Setting, full: str) -> None:
         setting = SETTINGS[s.name]

@@ -80,7 +80,9 @@ class Statements:
         in_function = any(s.form == "def" for s in scope.chain())
         if found.kind in VARIABLES or (found.kind in DECLARED and not in_function):
             also = (Label(found.span, f"{NOUN[found.kind]}, declared here"),)
-            self.out.report("AMP203", f"`{name}` is {NOUN[found.kind]} and can't be assigned", span, also=also, help=f"choose another name, such as `new_{name}`")
+            self.out.report(
+                "AMP203", f"`{name}` is {NOUN[found.kind]} and can't be assigned", span, also=also, help=f"choose another name, such as `new_{name}`"
+            )
             return True
         return False
 
@@ -110,9 +112,13 @@ class Statements:
         block = next((b for b in scope.chain() if b.form not in ("arm",)), None)
         if block is None or block.form not in ("each", "visit"):
             sign = "+=" if s.reduce == "sum" else f"{s.reduce}="
-            help_ = "put it into `each e in axis:`" if block is None or block.form != "loop" else "`carry` the value through the loop, or put it into an `each`"
+            help_ = (
+                "put it into `each e in axis:`"
+                if block is None or block.form != "loop"
+                else "`carry` the value through the loop, or put it into an `each`"
+            )
             self.out.report("AMP227", f"`{sign}` gathers from the elements of an `each`", s.span, help=help_)
-            scope.names.setdefault(s.target.id, Binding(s.target.id, "broken", s.target.span))
+            list(scope.chain())[-1].names.setdefault(s.target.id, Binding(s.target.id, "broken", s.target.span))
             return
         before = block.gathered.get(s.target.id)
         found = scope.find(s.target.id)
@@ -137,7 +143,9 @@ class Statements:
         self.calls.value(s.value, scope, "target")
         first = self.outputs.setdefault(s.name, s.span)
         if first is not s.span:
-            self.out.report("AMP236", f"output `{s.name}` is given twice", s.span, also=(Label(first, "first here"),), help="write `output other_name = value`")
+            self.out.report(
+                "AMP236", f"output `{s.name}` is given twice", s.span, also=(Label(first, "first here"),), help="write `output other_name = value`"
+            )
 
     # -------------------------------------------------------------------------------------------------- blocks
 
@@ -148,7 +156,9 @@ class Statements:
         found = inner.find(name.id)
         if found is not None:
             also = (Label(found.span, f"{NOUN[found.kind]}, declared here"),)
-            self.out.report("AMP203", f"the variable `{name.id}` would hide {NOUN[found.kind]}", name.span, also=also, help="choose another name for the variable")
+            self.out.report(
+                "AMP203", f"the variable `{name.id}` would hide {NOUN[found.kind]}", name.span, also=also, help="choose another name for the variable"
+            )
             kind = "broken"
         inner.names[name.id] = Binding(name.id, kind, name.span, axis)  # type: ignore[arg-type]  # one of the three kinds of variables
 
@@ -157,7 +167,9 @@ class Statements:
         if found is not None and found.kind == "axis":
             return True
         axes = list(self.calls.axes)
-        help_ = did_you_mean(name.id, axes) or (f"the axes are {', '.join(f'`{a}`' for a in axes)}" if axes else "declare it in the `instance:` block: `axis token`")
+        help_ = did_you_mean(name.id, axes) or (
+            f"the axes are {', '.join(f'`{a}`' for a in axes)}" if axes else "declare it in the `instance:` block: `axis token`"
+        )
         if found is not None:
             also = (Label(found.span, "declared here"),)
             f = self.calls.fields.get(name.id)
@@ -188,9 +200,9 @@ class Statements:
 
     def _turns(self, e: ast.Expr, scope: Scope, what: str) -> None:
         self.calls.constant(e, scope, what)
-        if isinstance(e, ast.Number) and (isinstance(e.value, float) or e.value < 0):
-            self.out.report("AMP229", f"{what} is a positive integer, got `{e.value}`", e.span)
-        elif isinstance(e, ast.Number) and e.value == 0 and what != "the number of turns":
+        if (isinstance(e, ast.Number) and (isinstance(e.value, float) or e.value < 0)) or (
+            isinstance(e, ast.Number) and e.value == 0 and what != "the number of turns"
+        ):
             self.out.report("AMP229", f"{what} is a positive integer, got `{e.value}`", e.span)
 
     def _carried(self, carry: tuple[ast.Name, ...], scope: Scope, inner: Scope) -> None:
@@ -262,7 +274,12 @@ class Statements:
                 self.out.report("AMP228", f"`{c.id}` has a value already", c.span, also=also, help=help_)
             inner.names[c.id] = Binding(c.id, "carried", c.span, axis if axis != "?" else "")
         if not s.carry:
-            self.out.report("AMP226", "a visit that carries nothing has no order to keep", s.span, help=f"write `each {s.variable.id} in {s.axis.id}:`, or `carry h`")
+            self.out.report(
+                "AMP226",
+                "a visit that carries nothing has no order to keep",
+                s.span,
+                help=f"write `each {s.variable.id} in {s.axis.id}:`, or `carry h`",
+            )
         self.block(s.body, inner)
         for c in s.carry:
             if c.id not in inner.assigned:
@@ -277,7 +294,9 @@ class Statements:
             if isinstance(e, ast.Name) and f is not None:
                 self.out.report("AMP226", f"`after` names elements, `{e.id}` is a whole field", e.span, help=f"write `{e.id}[{variable.id}]`")
             else:
-                self.out.report("AMP226", "`after` names elements that fire first", e.span, help=f"for example `after left[{variable.id}], right[{variable.id}]`")
+                self.out.report(
+                    "AMP226", "`after` names elements that fire first", e.span, help=f"for example `after left[{variable.id}], right[{variable.id}]`"
+                )
             return
         points = self.calls.element(e, inner, after=True)
         if not isinstance(e.index, ast.Name) or e.index.id != variable.id:
@@ -294,12 +313,15 @@ class Statements:
 
     def _branch(self, s: ast.Branch, scope: Scope) -> None:
         field = self._selector(s, scope)
+        before = len(self.out.errors)
         inners = []
         keys: dict[object, Span] = {}
         for arm in s.arms:
             for key in arm.key if isinstance(arm.key, tuple) else (arm.key,):
                 if key in keys:
-                    self.out.report("AMP223", f"there are two arms for `{key}`", arm.span, also=(Label(keys[key], "the first one"),), help="join them")
+                    self.out.report(
+                        "AMP223", f"there are two arms for `{key}`", arm.span, also=(Label(keys[key], "the first one"),), help="join them"
+                    )
                 keys[key] = arm.span
             self._arm_key(arm, field, s)
             inner = Scope("arm", scope)
@@ -313,7 +335,7 @@ class Statements:
             also = (Label(field.span, "declared here"),)
             help_ = "branch on it first, with the arms `none:` and `else:`"
             self.out.report("AMP225", f"`{field.name}` may be none, which no `as {s.variable.id}` stands for", s.selector.span, also=also, help=help_)
-        if s.merge and s.variable is None and field is not None:
+        if s.merge and s.variable is None and field is not None and len(self.out.errors) == before:
             self._covered(s, field, keys)
         self._merge(s, scope, inners)
 
@@ -348,6 +370,7 @@ class Statements:
             axis = self.calls.element(e.index, scope)
             if field.axis is None or (axis is not None and field.axis.id != axis):
                 self.calls.index(e, scope, "target")
+                return None
         else:
             scope.read(base.id, base.span, False)
             if field.axis is not None:
@@ -363,7 +386,13 @@ class Statements:
         if arm.key == "none" and (field is None or not field.optional):
             also = (Label(field.span, "declared here without `or none`"),) if field is not None else ()
             what = f"`{field.name}` is never none" if field is not None else "a computed value is never none"
-            self.out.report("AMP225", what, arm.span, also=also, help="remove this arm" if field is None else "remove this arm, or declare the field with `or none`")
+            self.out.report(
+                "AMP225",
+                what,
+                arm.span,
+                also=also,
+                help="remove this arm" if field is None else "remove this arm, or declare the field with `or none`",
+            )
         if not isinstance(arm.key, tuple) or field is None:
             return
         also = (Label(field.span, "declared here"),)

@@ -6,6 +6,7 @@ A mistake of indentation is reported once and the lines are read as they were pr
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 from lark import Token
 
@@ -51,7 +52,7 @@ def title(line: Line) -> str:
 
 def add_colons(lines: list[Line], file: str, errors: list[Diagnostic]) -> None:
     """Report and mend headers whose colon was forgotten: the next line is deeper and no colon opens a block."""
-    for line, following in zip(lines, lines[1:]):
+    for line, following in itertools.pairwise(lines):
         if following.indent <= line.indent or line.end.type == "_COLON" or not is_header(line) or _opens_inline(line):
             continue
         if not line.broken:
@@ -104,7 +105,7 @@ def _step(previous: Line, line: Line, number: int, stack: list[tuple[int, bool]]
         line.broken = line.broken or not opens
         stack.append((line.indent, opens))
         if len(stack) > MAX_NESTING:
-            raise AmpError([*errors, Diagnostic("AMP183", f"blocks are nested more than {MAX_NESTING} deep", Label(_margin(line, file)))])
+            raise AmpError([*errors, Diagnostic("AMP183", f"blocks are nested more than {MAX_NESTING} deep", Label(span_of(line.tokens[0], file)))])
         if opens:
             out.append(Placed(made("_INDENT", "", before), number - 1))
         return

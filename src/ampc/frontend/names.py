@@ -129,12 +129,23 @@ _SCALE = Option("scale", "number", 1.0, above=0)
 LAYERS: dict[str, Callable] = _table(
     _f("Linear", "inputs:size outputs:size", "x @ w + b", Option("bias", "flag", True), _INIT, _SCALE, *_PLACE, op="linear"),
     _f(
-        "Embedding", "rows:size columns:size", "the row of a table that an int field names",
-        dataclasses.replace(_INIT, default="normal"), dataclasses.replace(_SCALE, default=0.1), *_PLACE, op="lookup",
+        "Embedding",
+        "rows:size columns:size",
+        "the row of a table that an int field names",
+        dataclasses.replace(_INIT, default="normal"),
+        dataclasses.replace(_SCALE, default=0.1),
+        *_PLACE,
+        op="lookup",
     ),
-    _f("LayerNorm", "columns:size", "each row to mean 0 and variance 1, times a gain, plus a bias", Option("epsilon", "number", 1e-5, above=0), *_PLACE,
-       op="layer_norm"),
-)  # fmt: skip
+    _f(
+        "LayerNorm",
+        "columns:size",
+        "each row to mean 0 and variance 1, times a gain, plus a bias",
+        Option("epsilon", "number", 1e-5, above=0),
+        *_PLACE,
+        op="layer_norm",
+    ),
+)
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
@@ -197,12 +208,39 @@ LAYER_SETTINGS = tuple(name for name, s in SETTINGS.items() if s.per_layer)
 TYPES = ("int", "float", "flag")
 
 ALIASES = {
-    "concat": "[a, b]", "concatenate": "[a, b]", "cat": "[a, b]", "min": "minimum(a, b)", "pow": "x ** 2", "relu6": "clip(x, 0, 6)", "len": "sum(axis, ones(axis, 1))",
-    "swish": "x * sigmoid(x)", "silu": "x * sigmoid(x)", "softmin": "softmax(-x)", "transpose": "a layer with its sizes swapped", "matmul": "dot(a, b) or a layer",
-    "print": "output name", "range": "loop t in range(n) carry h:", "reversed": "loop t in reversed(axis) carry h:", "embedding": "Embedding(rows, columns)",
-    "linear": "Linear(inputs, outputs)", "layer_norm": "LayerNorm(columns)", "dense": "Linear(inputs, outputs)", "float": "number(i)", "int": "argmax(x)",
-}  # fmt: skip
+    "concat": "[a, b]",
+    "concatenate": "[a, b]",
+    "cat": "[a, b]",
+    "min": "minimum(a, b)",
+    "pow": "x ** 2",
+    "relu6": "clip(x, 0, 6)",
+    "len": "sum(axis, ones(axis, 1))",
+    "swish": "x * sigmoid(x)",
+    "silu": "x * sigmoid(x)",
+    "softmin": "softmax(-x)",
+    "transpose": "a layer with its sizes swapped",
+    "matmul": "dot(a, b) or a layer",
+    "print": "output name",
+    "range": "loop t in range(n) carry h:",
+    "reversed": "loop t in reversed(axis) carry h:",
+    "embedding": "Embedding(rows, columns)",
+    "linear": "Linear(inputs, outputs)",
+    "layer_norm": "LayerNorm(columns)",
+    "dense": "Linear(inputs, outputs)",
+    "float": "number(i)",
+    "int": "argmax(x)",
+}
 """Functions that others call by these names, and what is written here."""
 
-FOREIGN_LAYERS = {"Dense": "Linear", "LSTM": "", "GRU": "", "RNN": "", "Conv1d": "", "Conv2d": "", "Dropout": "", "BatchNorm": "LayerNorm", "Parameter": ""}
+FOREIGN_LAYERS = {
+    "Dense": "Linear",
+    "LSTM": "",
+    "GRU": "",
+    "RNN": "",
+    "Conv1d": "",
+    "Conv2d": "",
+    "Dropout": "",
+    "BatchNorm": "LayerNorm",
+    "Parameter": "",
+}
 """Layers of other tools; "" where a `def` or a function takes their place."""

@@ -56,6 +56,8 @@ def _tree(lines: list[Line], file: str, errors: list[Diagnostic]) -> Tree[Token]
         at = stream[wrong] if wrong < len(stream) else stream[-1]
         line = lines[at.line]
         repair = None
+        if line.tokens[0].type == "_MERGE" and _follows_broken(lines, at.line):
+            line.broken = True  # its branch was left out
         if not line.broken:
             position = next((i for i, token in enumerate(line.tokens) if token is at.token), None)
             accepts = _accepted(stream, wrong)
@@ -79,7 +81,8 @@ def _attempt(stream: list[Placed]) -> tuple[Tree[Token] | None, int]:
         except UnexpectedToken:
             return None, position
     try:
-        return cursor.feed_eof(stream[-1].token), 0
+        tree: Tree[Token] = cursor.feed_eof(stream[-1].token)  # type: ignore[no-untyped-call]  # lark leaves it untyped
+        return tree, 0
     except UnexpectedToken:
         return None, len(stream)
 
@@ -89,7 +92,8 @@ def _accepted(stream: list[Placed], wrong: int) -> Set[str]:
     cursor = grammar().parse_interactive("")
     for placed in stream[:wrong]:
         cursor.feed_token(placed.token)
-    return {str(t) for t in cursor.accepts()} - {"_SKIPPED"}
+    accepts: set[str] = cursor.accepts()  # type: ignore[no-untyped-call]  # lark leaves it untyped
+    return {str(t) for t in accepts} - {"_SKIPPED"}
 
 
 def _place(lines: list[Line], number: int) -> str:
@@ -98,6 +102,12 @@ def _place(lines: list[Line], number: int) -> str:
         if line.indent < lines[number].indent:
             return "block" if any(t.type == "_AS" for t in line.tokens) else str(line.tokens[0])
     return ""
+
+
+def _follows_broken(lines: list[Line], number: int) -> bool:
+    """Whether the last line that isn't deeper than this one was reported already."""
+    before = next((x for x in reversed(lines[:number]) if x.indent <= lines[number].indent), None)
+    return before is not None and before.broken
 
 
 def _drop(lines: list[Line], number: int) -> bool:

@@ -34,7 +34,10 @@ VARIABLES = ("element", "turn", "member")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """What a name stands for; "broken" is one whose mistake was reported, so that its uses aren't. `axis` is the axis of an element, or the one a value is known to lie over ("" if unknown)."""
+    """What a name stands for; "broken" is one whose mistake was reported, so that its uses aren't.
+
+    `axis` is the axis of an element, or the one that a value is known to lie over ("" if unknown).
+    """
 
     name: str
     kind: Kind
@@ -108,7 +111,15 @@ class Reporter:
         self.undefined: set[str] = set()
 
     def report(
-        self, code: str, message: str, span: Span, label: str = "", *, also: tuple[Label, ...] = (), help: str | None = None, notes: tuple[str, ...] = ()
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        label: str = "",
+        *,
+        also: tuple[Label, ...] = (),
+        help: str | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         if (code, span) in self.seen:
             return
@@ -116,12 +127,19 @@ class Reporter:
         self.errors.append(Diagnostic(code, message, Label(span, label), also, notes, help))
 
 
-PYTHON = {"True": "true", "False": "false", "None": "none"}
+PYTHON = {"True": "true", "False": "false"}
 
 
 def suggestion(name: str, known: list[str]) -> str | None:
     """Return the nearest known name as a question, or what a word of Python is called here."""
+    if name == "None":
+        return "`none` is an arm of a `branch`, not a value"
     return f"write `{PYTHON[name]}`" if name in PYTHON else did_you_mean(name, dict.fromkeys(known))
+
+
+def name_span(k: ast.Keyword) -> Span:
+    """Return the place of an option's name."""
+    return Span(k.span.file, k.span.line, k.span.column, k.span.line, k.span.column + len(k.name))
 
 
 def shape_of(e: ast.Expr) -> object:

@@ -75,6 +75,13 @@ FOREIGN = {
 }
 
 
+INSIDE = {
+    "lambda": ("there is no `lambda`", "write `def name(a): return …` in the model"),
+    "if": ("there is no conditional expression", "write `branch field[i]:` with an arm for each case, then `merge name`"),
+    "is": ("there is no `is`", "compare with `==`; whether a field is none is asked by `branch field[i]:` with `none:` and `else:`"),
+}
+
+
 def diagnose(line: Line, at: int | None, accepts: Set[str], place: str, file: str, ends_file: bool) -> tuple[Diagnostic, Repair | None]:
     """Return the diagnostic for a line and, where what was meant is clear, a repair of its tokens.
 
@@ -94,7 +101,16 @@ Found = tuple[Diagnostic, Repair | None] | None
 
 def _foreign_word(line: Line, at: int | None, token: Token | None, accepts: Set[str], place: str, file: str) -> Found:
     first = line.tokens[0]
-    if first not in FOREIGN or at is None or at > 1 or (first.type == "NAME" and at == 0):
+    if at is None:
+        return None
+    if first == "//" and at == 0:
+        return Diagnostic("AMP115", "`//` begins no comment", Label(span_of(first, file)), help="comments begin with `#`"), None
+    for word, (message, help_) in INSIDE.items():
+        if token == word or (at > 0 and line.tokens[at - 1] == word):
+            wrong = line.tokens[at] if token == word else line.tokens[at - 1]
+            if wrong is not first:
+                return Diagnostic("AMP115", message, Label(span_of(wrong, file)), help=help_), None
+    if first not in FOREIGN or at > 1 or (first.type == "NAME" and at == 0 and "_MODEL" not in accepts):
         return None
     if token is not None and token.type in ("_COLON", "_EQUAL") and place == "instance":
         return None
@@ -152,14 +168,18 @@ def _misplaced(line: Line, at: int | None, token: Token | None, accepts: Set[str
     if first.type in ("_NONE", "_ELSE", "TRUE", "FALSE") and at == 0:
         help_ = "write `branch selector:` above it, and indent the arms"
         return Diagnostic("AMP117", f"`{first}` is an arm of no `branch` here", here, help=help_), None
+    if "_MODEL" in accepts and at == 0:
+        return Diagnostic(
+            "AMP117", "a program begins with its model", here, help="write `model name(hidden = 128):` first and indent what belongs to it"
+        ), None
     if at == 0 and first.type in ("_INSTANCE", "_TRAIN", "_DEF", "_MODEL"):
         if first.type == "_MODEL":
             return Diagnostic("AMP117", "a file holds one model", here, help="move it to a file of its own"), None
         what = {"_INSTANCE": "the `instance:` block", "_TRAIN": "the `train:` block", "_DEF": "a function"}[first.type]
         help_ = "indent it like the other lines of the model" if place == "" else "move it out of this block"
         return Diagnostic("AMP117", f"{what} stands directly in the model", here, help=help_), None
-    if place == "" and at == 0 and first.type != "_MODEL":
-        return Diagnostic("AMP117", "a program begins with its model", here, help="write `model name(hidden = 128):` first and indent what belongs to it"), None
+    if place == "" and at == 0:
+        return Diagnostic("AMP117", "this line stands outside of the model", here, help="indent it like the other lines of the model"), None
     if first.type == "_AXIS" and at == 0:
         return Diagnostic("AMP117", "axes are declared in the `instance:` block", here, help="move this line there"), None
     if place == "instance" and first.type in STATEMENT_WORDS and at == 0:
@@ -184,14 +204,21 @@ def _misplaced(line: Line, at: int | None, token: Token | None, accepts: Set[str
 def _no_colon(line: Line, at: int | None, token: Token | None, accepts: Set[str], place: str, file: str) -> Found:
     if "_COLON" not in accepts or not is_header(line):
         return None
-    if token is not None and not (line.tokens[0].type in ("_LOOP", "_VISIT", "_EACH") and token.type in STATEMENT_WORDS | {"NAME"}):
+    arm = line.tokens[0].type in ("_NONE", "_ELSE", "TRUE", "FALSE", "NUMBER")
+    if token is not None and not arm and not (line.tokens[0].type in ("_LOOP", "_VISIT", "_EACH") and token.type in STATEMENT_WORDS | {"NAME"}):
         return None
     if token is None:
         return missing_colon(line, file), lambda: line.tokens.append(made("_COLON", ":", line.end))
     if token == "carrying" or did_you_mean(str(token), ("carry", "after", "while")) is not None:
         return None
+    before = line.tokens[(at or 1) - 1]
+
+    def repair() -> None:
+        line.tokens.insert(at or 1, made("_COLON", ":", before))
+
     label = Label(span_of(token, file), "expected `:` before this")
-    return Diagnostic("AMP111", f"expected `:` at the end of `{line.tokens[0]} …`", label, help="add `:`"), None
+    what = f"after `{line.tokens[0]}`" if arm and at == 1 else f"at the end of `{line.tokens[0]} …`"
+    return Diagnostic("AMP111", f"expected `:` {what}", label, help="add `:`"), repair
 
 
 def _wrong_equal(line: Line, at: int | None, token: Token | None, accepts: Set[str], place: str, file: str) -> Found:
@@ -199,21 +226,35 @@ def _wrong_equal(line: Line, at: int | None, token: Token | None, accepts: Set[s
         return None
     here = Label(span_of(token, file))
     if token == "==" and "_EQUAL" in accepts:
+
         def repair() -> None:
             line.tokens[at or 0] = Token.new_borrow_pos("_EQUAL", "=", token)
 
         return Diagnostic("AMP118", "`==` compares; a value is given with `=`", here, help="write `=`"), repair
     if token.type == "_EQUAL" and "COMPARE" in accepts:
-        if place == "train" or line.tokens[0].type == "NAME" and any(t.type == "_EQUAL" for t in line.tokens[:at]):
+        if place == "train" or (line.tokens[0].type == "NAME" and any(t.type == "_EQUAL" for t in line.tokens[:at])):
             return Diagnostic("AMP118", "a second `=`; a line gives one value", here, help="compare with `==`"), None
-        return Diagnostic("AMP118", "`=` gives a value; here one is compared", here, help="write `==`"), None
+        if line.tokens[0].type == "NAME" and any(t.type == "_LSQB" for t in line.tokens[:2]):
+            return None
+
+        def compare() -> None:
+            line.tokens[at or 0] = Token.new_borrow_pos("COMPARE", "==", token)
+
+        return Diagnostic("AMP118", "`=` gives a value; here one is compared", here, help="write `==`"), compare
     if token.type == "PLUS_EQUAL":
         return (
-            Diagnostic("AMP118", "`+=` adds to an element of a value over an axis", here, help="write `a[target[e]] += m` in an `each`, or `h = h + m`"),
+            Diagnostic(
+                "AMP118", "`+=` adds to an element of a value over an axis", here, help="write `a[target[e]] += m` in an `each`, or `h = h + m`"
+            ),
             None,
         )
-    if token == "-" and token.type == "MINUS" and "PLUS_EQUAL" in accepts:
-        return Diagnostic("AMP118", "only `+=`, `mean=` and `max=` gather into another axis", here, help="write `a[target[e]] += -m`"), None
+    if token.type == "_EQUAL" and "PLUS_EQUAL" in accepts:
+        help_ = "gather with `a[target[e]] += m`; what an `each` assigns to a name is kept for each element: `a = m`"
+        return Diagnostic("AMP118", "an element can't be assigned", here, help=help_), None
+    if token.type in ("MINUS", "STAR", "SLASH") and "PLUS_EQUAL" in accepts:
+        return Diagnostic(
+            "AMP118", "only `+=`, `mean=` and `max=` gather into another axis", here, help="write `a[target[e]] += m`, with the sign or factor in `m`"
+        ), None
     if token.type == "_COLON" and "_EQUAL" in accepts and "_COLON" not in accepts:
         return Diagnostic("AMP118", "a value is given with `=`", here, help="write `=`"), None
     return None
@@ -232,7 +273,7 @@ def _reserved(line: Line, at: int | None, token: Token | None, accepts: Set[str]
 def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_file: bool) -> Diagnostic:
     """Return "expected A, B or C, found D"."""
     expected = [WORDS[t] for t in ORDER if t in accepts]
-    if accepts >= STARTS_VALUE - {"STRING"}:
+    if accepts >= {"NAME", "NUMBER", "_LPAR"}:
         expected = ["a value"] + [WORDS[t] for t in ("_RPAR", "_RSQB", "_NEWLINE") if t in accepts]
     elif OPERATORS & accepts and not expected:
         expected = ["an operator"]
@@ -243,8 +284,15 @@ def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_f
         found = "the program ends" if ends_file and line.end.type == "_COLON" else "the line ends"
         return Diagnostic("AMP110", f"expected {words}, but {found}", Label(after(line.end, file)))
     help_ = None
-    if token.type == "_LPAR" and line.tokens[0].type == "NAME" and line.tokens.index(token) == 1:
-        help_ = "a call on its own does nothing: write `name = call(…)`"
-    elif token.type == "NAME" and (near := did_you_mean(str(token), [w.strip("`") for w in expected if w.startswith("`")])):
+    first = line.tokens[0]
+    if token.type == "_LPAR" and first.type == "NAME" and token is line.tokens[1]:
+        return Diagnostic("AMP110", "a call on its own does nothing", Label(span_of(first, file)), help=f"give its value a name: `name = {first}(…)`")
+    if first.type == "_VISIT" and "_AFTER" in accepts:
+        help_ = "a visit says which elements come first: `after left[n], right[n]`; an `each` needs no order"
+    elif "_AT_MOST" in accepts:
+        help_ = "a loop that ends by itself has a bound: `at most 32`"
+    elif "_COMMA" in accepts and token.type in ("NAME", "NUMBER", "_LPAR", "_LSQB"):
+        help_ = "a `,` or an operator is missing before it"
+    if token.type == "NAME" and (near := did_you_mean(str(token), [w.strip("`") for w in expected if w.startswith("`")])):
         help_ = near
     return Diagnostic("AMP110", f"expected {words}, found `{token}`", Label(span_of(token, file)), help=help_)

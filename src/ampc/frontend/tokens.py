@@ -30,7 +30,7 @@ STARTS_LINE = STATEMENT_WORDS | {"NAME", "_NONE", "_ELSE", "TRUE", "FALSE", "NUM
 
 @dataclasses.dataclass(slots=True)
 class Line:
-    """One logical line: its tokens and the column (from 0) of the first. `broken` once a mistake in it was reported."""
+    """One logical line: its tokens and its indentation, a tab counting as four spaces. `broken` once a mistake in it was reported."""
 
     tokens: list[Token]
     indent: int
@@ -68,44 +68,43 @@ def scan(text: str, file: str, lexer: Lark, errors: list[Diagnostic]) -> list[Li
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise AmpError(Diagnostic("AMP181", f"the program has {size} bytes; at most {MAX_BYTES} are accepted"))
-    physical: list[list[Token]] = []
-    count = 0
     lines = normal(text).split("\n")
     wrong: set[int] = set()
-    for number, line in enumerate(lines, 1):
-        before = len(errors)
-        tokens = list(_tokens(line, number, file, lexer, errors))
-        if len(errors) > before:
-            wrong.add(number)
-        count += len(tokens)
-        if count > MAX_TOKENS:
-            place = Label(span_of(tokens[-1], file))
-            raise AmpError(Diagnostic("AMP182", f"the program has more than {MAX_TOKENS} words and signs", place))
-        if len(errors) >= MAX_ERRORS:
-            raise AmpError(errors)
-        if tokens:
-            physical.append(tokens)
+    physical = _tokens(lines, wrong, file, lexer, errors)
     _check_tabs(lines, physical, file, errors)
-    return list(_join(physical, wrong, file, errors))
+    return list(_join(physical, lines, wrong, file, errors))
 
 
-def _tokens(line: str, number: int, file: str, lexer: Lark, errors: list[Diagnostic]) -> Iterable[Token]:
-    """Return the tokens of one physical line. A wrong character is reported (one for each line) and read as a space."""
-    reported = False
-    while True:
+def _tokens(lines: list[str], wrong: set[int], file: str, lexer: Lark, errors: list[Diagnostic]) -> list[list[Token]]:
+    """Return the tokens of each line that has any. A wrong character is reported (one for each line, in `wrong`) and read as a space."""
+    physical: list[list[Token]] = []
+    lines = list(lines)
+    first, count = 0, 0
+    while first < len(lines):
         try:
-            tokens = list(lexer.lex(line))
+            for token in lexer.lex("\n".join(lines[first:])):
+                token.line = token.end_line = (token.line or 1) + first
+                if not physical or physical[-1][0].line != token.line:
+                    physical.append([])
+                physical[-1].append(token)
+                count += 1
+                if count > MAX_TOKENS:
+                    raise AmpError(Diagnostic("AMP182", f"the program has more than {MAX_TOKENS} words and signs", Label(span_of(token, file))))
             break
-        except UnexpectedCharacters as wrong:
-            at = wrong.pos_in_stream or 0
-            if not reported:
-                errors.append(_wrong_character(line, at, number, file))
-                reported = True
-            stop = len(line) if line[at] in "\"'" else at + 1
-            line = line[:at] + " " * (stop - at) + line[stop:]
-    for token in tokens:
-        token.line = token.end_line = number
-    return tokens
+        except UnexpectedCharacters as problem:  # go on from this line, without the character (without the rest of it at the second)
+            first += problem.line - 1
+            line, at = lines[first], problem.column - 1
+            again = first + 1 in wrong
+            if not again:
+                wrong.add(first + 1)
+                errors.append(_wrong_character(line, at, first + 1, file))
+            if len(errors) >= MAX_ERRORS:
+                raise AmpError(errors) from None
+            stop = len(line) if again or line[at] in "\"'" else at + 1
+            lines[first] = line[:at] + " " * (stop - at) + line[stop:]
+            if physical and physical[-1][0].line == first + 1:
+                count -= len(physical.pop())
+    return physical
 
 
 def _wrong_character(line: str, at: int, number: int, file: str) -> Diagnostic:
@@ -120,9 +119,13 @@ def _wrong_character(line: str, at: int, number: int, file: str) -> Diagnostic:
     if character == "!":
         return Diagnostic("AMP101", "`!` has no meaning here", Label(place), help="write `not` or `!=`")
     if character == "@":
-        return Diagnostic("AMP101", "`@` has no meaning here", Label(place), help="a matrix product is a layer: `w = Linear(inputs, outputs)`, then `w(x)`")
+        return Diagnostic(
+            "AMP101", "`@` has no meaning here", Label(place), help="a matrix product is a layer: `w = Linear(inputs, outputs)`, then `w(x)`"
+        )
     if character == "&" or character == "|":
         return Diagnostic("AMP101", f"`{character}` has no meaning here", Label(place), help="write `and` or `or`")
+    if character in "“”„‘’«»":
+        return Diagnostic("AMP101", f"`{character}` has no meaning here", Label(place), help='write `"`')
     if character.isalpha():
         return Diagnostic("AMP101", f"the letter `{character}` can't be part of a name", Label(place), help="names are made of a-z, A-Z, 0-9 and `_`")
     return Diagnostic("AMP101", f"the character `{character}` has no meaning here", Label(place))
@@ -152,7 +155,7 @@ def _check_tabs(lines: list[str], physical: list[list[Token]], file: str, errors
             return
 
 
-def _join(physical: list[list[Token]], wrong: set[int], file: str, errors: list[Diagnostic]) -> Iterable[Line]:
+def _join(physical: list[list[Token]], lines: list[str], wrong: set[int], file: str, errors: list[Diagnostic]) -> Iterable[Line]:
     """Yield logical lines: what stands inside brackets goes on to the next physical line."""
     line: Line | None = None
     open_: list[Token] = []
@@ -162,7 +165,8 @@ def _join(physical: list[list[Token]], wrong: set[int], file: str, errors: list[
         if line is None or not open_:
             if line is not None and line.tokens:
                 yield line
-            line = Line([], (tokens[0].column or 1) - 1)
+            margin = lines[(tokens[0].line or 1) - 1][: (tokens[0].column or 1) - 1]
+            line = Line([], len(margin.expandtabs(4)))
         line.broken = line.broken or tokens[0].line in wrong
         for token in tokens:
             if token.type in OPENING:
@@ -190,7 +194,7 @@ def _must_be_new(last: Token, tokens: list[Token]) -> bool:
 def _close(line: Line, open_: list[Token], file: str, errors: list[Diagnostic]) -> None:
     """Report the innermost bracket that is never closed, and close all of them (before a colon at the end of the line)."""
     bracket = open_[-1]
-    type_, close = PARTNER[bracket.type]
+    close = PARTNER[bracket.type][1]
     if not line.broken:
         where = (Label(after(line.end, file), f"no `{close}` up to here"),)
         errors.append(Diagnostic("AMP104", f"`{OPENING[bracket.type]}` is never closed", Label(span_of(bracket, file)), where, help=f"add `{close}`"))
