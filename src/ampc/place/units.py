@@ -17,7 +17,7 @@ from ampc.place.cost import Cost
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
-    The rest is per instance, forward and backward together.
+    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both.
     """
 
     id: int
@@ -26,8 +26,8 @@ class Unit(msgspec.Struct, frozen=True):
     layers: tuple[str, ...]
     device: str
     replicas: int
-    flops: float
-    bytes: float
+    work: tuple[tuple[float, float], ...]
+    update_flops: float
     fires: float
     memory_bytes: int
 
@@ -107,8 +107,8 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int]) -> list
             layers=tuple(names),
             device=next((x.device for x in owned if x.device), ""),
             replicas=max((x.replicas for x in owned), default=1),
-            flops=sum(c.flops for c in costs) + sum(cost.layers[n].update_flops for n in names),
-            bytes=sum(c.bytes for c in costs),
+            work=tuple((c.flops, c.bytes) for c in costs if c.flops or c.bytes),
+            update_flops=sum(cost.layers[n].update_flops for n in names),
             fires=sum(c.fires for c in costs),
             memory_bytes=sum(cost.layers[n].memory_bytes // max(1, graph.layer[n].replicas) for n in names),
         ))

@@ -1,0 +1,127 @@
+"""The problem of placement: units with their seconds on each device and the traffic between them, and how a choice is scored."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ampc.diagnostics import error
+from ampc.ir.graph import Graph
+from ampc.place.cost import Cost
+from ampc.place.target import Target
+from ampc.place.units import Unit, units_of
+
+MEAN_WEIGHT = 0.25
+
+Score = tuple[int, float]
+"""Bytes that do not fit, `objective`."""
+Choice = list[int]
+"""Device of each unit, by the unit's number."""
+
+
+class Problem:
+    """Units with their seconds on each device and the traffic between them: what a strategy needs, and how it is scored."""
+
+    def __init__(self, graph: Graph, target: Target, cost: Cost, fine: bool = False) -> None:
+        self.graph, self.target, self.cost = graph, target, cost
+        self.units: list[Unit] = units_of(graph, cost, fine)
+        self.n_devices = len(target.devices)
+        self.known_seconds: dict[tuple[int, int], float] = {}
+        self.known_rates: dict[tuple[int, int], tuple[float, float]] = {}
+        self._check_replicas()
+        self.unit_of = {node: u.id for u in self.units for node in u.nodes}
+        traffic: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for (source, port), (reader, _input) in graph.readers.items():
+            a, b = self.unit_of[source], self.unit_of[reader]
+            if a != b:
+                count, size = cost.messages[source, port]
+                pair = traffic[min(a, b), max(a, b)]
+                pair[0] += 2 * count  # forward and its answer
+                pair[1] += 2 * count * size
+        self.traffic = {pair: (messages, size) for pair, (messages, size) in sorted(traffic.items())}
+        self.neighbours: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
+        for (a, b), (messages, size) in self.traffic.items():
+            self.neighbours[a].append((b, messages, size))
+            self.neighbours[b].append((a, messages, size))
+
+    def _check_replicas(self) -> None:
+        for layer in self.graph.layers:
+            if layer.replicas > self.n_devices:
+                n = f"{self.n_devices} device{'' if self.n_devices == 1 else 's'}"
+                raise error(
+                    "AMP514", f"layer `{layer.name}` has {layer.replicas} replicas, but target `{self.target.name}` has {n}",
+                    help=f"write `replicas = {self.n_devices}` or choose a target with more devices",
+                )
+
+    def seconds(self, unit: Unit, device: int) -> float:
+        """Return the busy seconds an instance that `unit` costs on `device`."""
+        found = self.known_seconds.get((unit.id, device))
+        if found is None:
+            d = self.target.devices[device]
+            flops_per_s = d.peak_flops_per_s * d.cores
+            work = sum(max(f / flops_per_s, b / d.memory_bytes_per_s if d.memory_bytes_per_s else 0.0) for f, b in unit.work)
+            found = work + unit.update_flops / flops_per_s + 2 * unit.fires * d.message_overhead_s / d.cores
+            self.known_seconds[unit.id, device] = found
+        return found
+
+    def rate(self, a: int, b: int) -> tuple[float, float]:
+        """Return the busy seconds that a message, and a byte, between devices `a` and `b` costs *each* of them."""
+        found = self.known_rates.get((a, b))
+        if found is None:
+            overhead = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s)
+            found = self.known_rates[a, b] = overhead, self.target.hops(a, b) / self.target.links.bytes_per_s / 2
+        return found
+
+    def copies(self, unit: Unit, first: int) -> list[int]:
+        """Return the devices of a unit's replicas: the first, then those that follow it."""
+        return [(first + r) % self.n_devices for r in range(unit.replicas)]
+
+    def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
+        """Add `unit` on `device`, with its traffic to what is placed already, to the devices' loads; `sign` -1 takes it away."""
+        if unit.replicas == 1:
+            loads[device] += sign * self.seconds(unit, device)
+            memory[device] += sign * unit.memory_bytes
+        else:
+            for d in self.copies(unit, device):
+                loads[d] += sign * self.seconds(unit, d) / unit.replicas
+                memory[d] += sign * unit.memory_bytes
+        for other, messages, size in self.neighbours[unit.id]:
+            there = choice[other]
+            if there >= 0 and there != device:
+                per_message, per_byte = self.rate(device, there)
+                each = sign * (messages * per_message + size * per_byte)
+                loads[device] += each
+                loads[there] += each
+
+    def state(self, choice: Choice) -> tuple[list[float], list[int]]:
+        """Return the busy seconds an instance and the bytes of every device."""
+        loads, memory = [0.0] * self.n_devices, [0] * self.n_devices
+        seen = [-1] * len(choice)
+        for unit in self.units:
+            if choice[unit.id] >= 0:
+                self.add(unit, choice[unit.id], seen, loads, memory)
+                seen[unit.id] = choice[unit.id]
+        return loads, memory
+
+    def score(self, loads: list[float], memory: list[int]) -> Score:
+        """Return (bytes that do not fit, `objective`): smaller is better."""
+        return sum(max(0, used - d.memory_bytes) for used, d in zip(memory, self.target.devices)), objective(loads)
+
+
+def objective(busy_s: Sequence[float]) -> float:
+    """Return what placement makes small: the busiest device, and a quarter of the mean, so that a little speed is not bought with much traffic.
+    """
+    return max(busy_s) + MEAN_WEIGHT * sum(busy_s) / len(busy_s)
+
+
+def better(a: Score, b: Score) -> bool:
+    """Whether score `a` is smaller than `b` by more than noise."""
+    return a[0] < b[0] or (a[0] == b[0] and a[1] < b[1] * (1 - 1e-9))
+
+
+def rounded(value: float) -> float:
+    """Six digits: enough for an estimate, and the same text on every machine."""
+    return float(f"{value:.6g}")
+
+
+__all__ = ["Choice", "Problem", "Score", "better", "objective", "rounded"]
