@@ -1,4 +1,4 @@
-"""A run killed with SIGKILL at random moments and resumed ends as if it had never been disturbed; signals to a whole process."""
+"""Whole processes of `ampc run`: killed at random moments and resumed, or interrupted by signals; the real engine as plain Python."""
 
 from __future__ import annotations
 
@@ -10,81 +10,104 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
+import ampc.api as api
+from runtime.test_session_programs import Q
+
 ROOT = Path(__file__).parents[2]
-
-CHILD = """
-import sys, time
-from pathlib import Path
-from ampc.diagnostics import AmpError
-from ampc.runtime.options import RunOptions
-from ampc.runtime.run_folder import RunFolder
-from ampc.runtime.session import Session
-from runtime.fake import FakeEngine, Q, q_data
-
-class Exact(FakeEngine):  # keeps its weight in float32, as a real engine does, so that equality is bit for bit
-    def update(self, held):
-        import numpy as np
-        time.sleep(0.0005)
-        super().update(held)
-        self.w = float(np.float32(self.w))
-
-folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
-rows = q_data([[1.0]] * 64, [float(y) for y in range(64)])
-options = RunOptions(optimizer="momentum", learning_rate=0.001, min_update_frequency=1, workers=1, epochs=epochs, checkpoint_instances=7)
-session = Session(Q, options, lambda o, p: Exact(o, p), program="p", folder=RunFolder(folder), on_event=lambda e: None)
-resume = folder if folder.exists() and any(folder.glob("checkpoints/[0-9]*")) else None
-session.folder.force = resume is None
-print("go", flush=True)
-raise SystemExit(session.train(rows, rows, resume=resume).exit_code)
-"""
+ROWS = 64
+SETTINGS = ["--set", "optimizer=momentum", "--learning-rate", "0.0005", "--min-update-frequency", "5", "--set", "checkpoint_instances=20"]
 
 
-def start(folder: Path, epochs: int = 4) -> subprocess.Popen[str]:
-    path = os.pathsep.join(str(ROOT / p) for p in ("src", "tests"))
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), str(epochs)],
-        env={**os.environ, "PYTHONPATH": path},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None and process.stdout.readline() == "go\n"
-    return process
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a compiled program and the numbers 0 to 63 as targets."""
+    api.save(api.compile(Q, target="cpu-2"), tmp_path / "manifest.json")
+    (tmp_path / "train.jsonl").write_text("".join(f'{{"x": [1.0], "y": {y}.0}}\n' for y in range(ROWS)))
+    return tmp_path
 
 
-def finish(process: subprocess.Popen[str]) -> int:
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err, err
-    return process.returncode
+def start(place: Path, *args: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "ampc", "run", "manifest.json", "--data", "train.jsonl", *SETTINGS, *args]
+    return subprocess.Popen(command, cwd=place, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_killed_at_random_moments_and_resumed(tmp_path: Path) -> None:
-    assert finish(start(tmp_path / "whole")) == 0
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, err = process.communicate(timeout=120)
+    assert "Traceback" not in err and "AMP970" not in err, err
+    return process.returncode, out
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def has_checkpoint(folder: Path) -> bool:
+    return any(folder.glob("checkpoints/[0-9]*"))
+
+
+def test_killed_at_random_moments_and_resumed(place: Path) -> None:
+    """With `step` the resumed run equals the undisturbed one bit for bit; every instance of every epoch was trained once."""
+    epochs = ["--driver", "step", "--epochs", "30"]
+    assert finish(start(place, "-o", "whole", *epochs))[0] == 0
     chance = random.Random(7)
-    for _ in range(4):
-        process = start(tmp_path / "killed")
-        time.sleep(chance.uniform(0.0, 0.25))
+    killed = 0
+    for _ in range(12):
+        again = ["--resume", "killed"] if has_checkpoint(place / "killed") else ["-o", "killed", "--force"]
+        process = start(place, *again, *epochs)
+        time.sleep(chance.uniform(0.9, 1.8))
+        killed += process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert finish(start(tmp_path / "killed")) == 0
-    whole, killed = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed"))
-    assert whole["w.w"].tobytes() == killed["w.w"].tobytes()
-    for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines():
-        assert json.loads(line)["instances"] == 64
-    epochs = [json.loads(line)["epoch"] for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
-    assert epochs == [1, 2, 3, 4]
-    assert not [p for p in (tmp_path / "killed" / "checkpoints").iterdir() if p.name.startswith(".")]
+        if killed == 4:
+            break
+    assert finish(start(place, "--resume", "killed", *epochs))[0] == 0
+    a, b = (load_file(place / name / "weights.safetensors") for name in ("whole", "killed"))
+    assert a["w.w"].tobytes() == b["w.w"].tobytes()
+    assert [(r["epoch"], r["instances"]) for r in records(place / "killed")] == [(e, ROWS) for e in range(1, 31)]
+    assert [r["loss"] for r in records(place / "killed")] == pytest.approx([r["loss"] for r in records(place / "whole")])
+    assert not [p for p in (place / "killed" / "checkpoints").iterdir() if p.name.startswith(".")]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_drains_and_writes_a_checkpoint(tmp_path: Path, number: int, code: int) -> None:
-    process = start(tmp_path / "r", epochs=1000)
-    time.sleep(0.3)
+def test_signal_drains_and_a_resumed_run_sees_each_row_once(place: Path, number: int, code: int) -> None:
+    process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000", "--json")
+    deadline = time.monotonic() + 60
+    while not has_checkpoint(place / "r") and time.monotonic() < deadline:
+        time.sleep(0.02)
     process.send_signal(number)
-    assert finish(process) == code
-    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    status, out = finish(process)
+    assert status == code
+    summary = json.loads(out)
+    assert summary == json.loads((place / "r" / "summary.json").read_text())
     assert summary["interrupted"] is True and summary["stopped"] == "interrupted" and summary["exit_code"] == code
+    done = summary["epochs"]
+    assert finish(start(place, "--resume", "r", "--workers", "1", "--epochs", str(done + 2)))[0] == 0
+    assert [(r["epoch"], r["instances"]) for r in records(place / "r")] == [(e, ROWS) for e in range(1, done + 3)]
+
+
+def test_two_signals_stop_at_once(place: Path) -> None:
+    process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000")
+    deadline = time.monotonic() + 60
+    while not has_checkpoint(place / "r") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+    assert finish(process)[0] == 130
+    before = len(records(place / "r")) if (place / "r" / "metrics.jsonl").exists() else 0
+    assert finish(start(place, "--resume", "r", "--epochs", str(before + 1)))[0] == 0
+
+
+def test_a_signal_before_anything_runs_leaves_nothing(place: Path) -> None:
+    process = start(place, "-o", "r", "--epochs", "10000")
+    time.sleep(0.4)
+    process.send_signal(signal.SIGINT)
+    status, _ = finish(process)
+    assert status == 130 or status == -signal.SIGINT
+    assert not (place / "r").exists() or (place / "r" / "config.toml").exists()
