@@ -28,5 +28,5 @@ def test_gradients_of_any_schedule_are_those_of_the_interpreter(name: str) -> No
             want = expected.get(key, np.zeros_like(value))
             scale = max(1e-3, float(np.abs(want).max(initial=0)))
             assert np.abs(value - want).max(initial=0) <= 1e-4 * scale, (key, workers, driver)
-        result = e.run(data, np.arange(data.n), train=False)
+        result = e.run(data, np.arange(data.n), train=True, update=False)
         assert result.loss == pytest.approx(loss, rel=1e-5, abs=1e-6)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ampc.codegen import forward
 from ampc.codegen.firing import Buffer, Firing, Shared
-from ampc.codegen.forward import column_scale, constants, dropout_keys, loss_call, nested_outer, row_index, segments, spread, targets
+from ampc.codegen.forward import column_scale, constants, loss_call, nested_outer, row_index, segments, spread, targets
 from ampc.codegen.plan import Segment
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
 from ampc.ir.ops import OPS
@@ -311,10 +311,8 @@ def _dot(f: Backward, node: NPT, g: Buffer) -> None:
 
 def _dropout(f: Backward, node: NPT, g: Buffer) -> None:
     if f.wants(node, 0):
-        keys = dropout_keys(f, node, g.space)
         target, more = f.into(node, 0, g.space)
-        rate = f"np.float32({node.attrs['rate']!r})"
-        f.text.line(f"dropout(F, I, {target.name}, {g.name}, {keys}, {f.space(g.space)}, {g.cols}, {rate}, {more})")
+        forward.drop(f, node, target, g, more)
 
 
 # ------------------------------------------------------------------------------------------------ parameters

@@ -13,6 +13,7 @@ from ampc.codegen.firing import Buffer, Firing, Space
 from ampc.codegen.states import State
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Coord, Group, Loss, Metric, Output, Split
 from ampc.ir.ops import OPS
+from ampc.ir.scope import chain
 
 Writer = Callable[[Firing, Any], Buffer]
 
@@ -330,25 +331,25 @@ def _dot(f: Firing, node: NPT) -> Buffer:
     return y
 
 
-def dropout_keys(f: Firing, node: NPT, space: Space) -> str:
-    """Place in I of one random number a row, made from seed, epoch, instance, node and row: backward finds the same."""
-    keys = f.ints(space)
-    with f.tokens():
-        f.text.line(f"key = mix(mix(mix(I[SEED], I[EPOCH]), inst), mix({node.id}, idx))")
-        with f.text.block(f"for r in range({f.count(space)}):"):
-            f.text.line(f"put(I, {keys} + {f.first(space)} + r, mix(key, r))")
-    return keys
+def drop(f: Firing, node: NPT, target: Buffer, x: Buffer, more: int) -> None:
+    """Write the dropout of x, or of a gradient: the mask follows from seed, epoch, instance, node and state (`ir.draw.keep_mask`)."""
+    f.space(x.space)
+    with f.tokens() as state:
+        f.text.line("key = fold(fold(fold(unsigned(0), I[SEED]), inst + (I[EPOCH] << 40)), " + f"{node.id})")
+        for r in chain(f.graph, f.segment.region):
+            f.text.line(f"key = fold(key, {state.coords[r.id]})")
+        place = f"{f.first(x.space)} * {x.cols}"
+        rate = f"np.float32({node.attrs['rate']!r})"
+        f.text.line(f"dropout(F, {target.name} + {place}, {x.name} + {place}, key, {f.size(x)}, {rate}, {more})")
 
 
 def _dropout(f: Firing, node: NPT) -> Buffer:
     x = f.operand(node, 0)
-    keys = dropout_keys(f, node, x.space)
     y = f.buffer(x.cols, x.space)
-    size = f"{f.space(x.space)} * {x.cols}"
     with f.text.block("if I[TRAIN] == 1:"):
-        f.text.line(f"dropout(F, I, {y.name}, {x.name}, {keys}, {f.space(x.space)}, {x.cols}, np.float32({node.attrs['rate']!r}), 0)")
+        drop(f, node, y, x, 0)
     with f.text.block("else:"):
-        f.text.line(f"copy(F, {y.name}, F, {x.name}, {size})")
+        f.text.line(f"copy(F, {y.name}, F, {x.name}, {f.space(x.space)} * {x.cols})")
     return y
 
 

@@ -31,12 +31,12 @@ import numpy as np
 from numba import njit, types
 
 from ampc.codegen.layout import H as _H
-from ampc.runtime.native import F0, F1, F2, FH, KERNEL, at, copy, erf, exp, log, maximum as max, minimum as min, power as pow, put, sigmoid, softplus, sqrt, tanh
+from ampc.runtime.native import F0, F1, F2, FH, KERNEL, at, copy, erf, exp, log, maximum as max, minimum as min, power as pow, put, sigmoid, softplus, sqrt, tanh, unsigned
 from ampc.runtime.optimizer import count_forward, note_versions, settle
 from ampc.runtime.rows import (
     absolute, absolute_bwd, accuracy, add, add_broadcast_sum, add_columns, argmax, binary_accuracy, binary_cross_entropy, binary_cross_entropy_bwd,
-    cross_entropy, cross_entropy_bwd, dot, dot_bwd, dropout, expand, fill, huber, huber_bwd, known_labels, known_values, layer_norm, layer_norm_bwd,
-    linear, linear_dw, linear_dx, log_softmax, log_softmax_bwd, lookup, max_columns, max_columns_bwd, mix, one_hot, put_columns, reduce_max,
+    cross_entropy, cross_entropy_bwd, dot, dot_bwd, dropout, expand, fill, fold, huber, huber_bwd, known_labels, known_values, layer_norm, layer_norm_bwd,
+    linear, linear_dw, linear_dx, log_softmax, log_softmax_bwd, lookup, max_columns, max_columns_bwd, one_hot, put_columns, reduce_max,
     reduce_mean, reduce_sum, scatter_add, scatter_max, scatter_max_bwd, scatter_mean, scatter_mean_bwd, scatter_sum, scatter_sum_bwd, softmax,
     softmax_bwd, softmax_segments, softmax_segments_bwd, sort_rows, spread_max, spread_mean, spread_sum, squared, squared_bwd, store, subtract,
     subtract_product, sum_columns, sum_columns_bwd, top_k, touch, unpack, zero,

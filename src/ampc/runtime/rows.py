@@ -596,30 +596,29 @@ def layer_norm_bwd(F, dx, x, gain, ggain, gbias, dy, m, c, epsilon, wanted, more
 
 
 @njit(**KERNEL)
-def scramble(z):
-    """The output function of splitmix64 (Steele, Lea and Flood 2014)."""
+def mix(x):
+    """The finalizer of splitmix64 (Steele, Lea and Flood 2014), as in `ampc.ir.draw`."""
+    z = plus(x, 0x9E3779B97F4A7C15)
     z = times(z ^ (z >> np.uint64(30)), 0xBF58476D1CE4E5B9)
     z = times(z ^ (z >> np.uint64(27)), 0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
 @njit(**KERNEL)
-def dropout(F, I, y, x, keys, m, c, rate, more):
-    """y = (y if more) + x * mask / (1 - rate); the mask of row r is a function of `I[keys + r]` alone, so that backward draws the same."""
-    keep = F1 / (F1 - rate)
-    limit = unsigned(np.int64(np.float64(rate) * 9223372036854774784.0)) << np.uint64(1)
-    for r in range(m):
-        seed = unsigned(at(I, keys + r))
-        for j in range(c):
-            z = scramble(plus(seed, times(j + 1, 0x9E3779B97F4A7C15)))
-            v = at(F, x + r * c + j) * keep if z >= limit else F0
-            put(F, y + r * c + j, (at(F, y + r * c + j) + v) if more else v)
+def fold(h, n):
+    """One number more into a hash."""
+    return mix(h ^ unsigned(n))
 
 
 @njit(**KERNEL)
-def mix(a, b):
-    """A well-mixed int64 of two."""
-    return signed(scramble(plus(plus(a, times(b, 0x9E3779B97F4A7C15)), 0x632BE59BD9B4E019)))
+def dropout(F, y, x, key, count, rate, more):
+    """y = (y if more) + x * mask / (1 - rate); the mask is a function of `key` alone, so that backward draws the same."""
+    keep = F1 / (F1 - rate)
+    limit = np.float64(rate) * 16777216.0
+    for k in range(count):
+        kept = np.float64(signed(mix(key ^ unsigned(k)) >> np.uint64(40))) >= limit
+        v = at(F, x + k) * keep if kept else F0
+        put(F, y + k, (at(F, y + k) + v) if more else v)
 
 
 # ------------------------------------------------------------------------------------------ losses, metrics
