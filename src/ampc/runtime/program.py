@@ -17,7 +17,7 @@ import numpy as np
 from ampc.data import Dataset, find, read
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, PPT, Cond, Group, Index, Loss, Match, Metric, Phi, Through
+from ampc.ir.nodes import FieldRef, Loss, Metric, Through
 from ampc.manifest import Manifest
 from ampc.place import Placement, Target, load_target, place
 from ampc.runtime import weights
@@ -257,39 +257,36 @@ def cores(target: Target, n: int) -> Target:
 
 def targets(graph: Graph) -> set[str]:
     """Return the fields that only losses and metrics read, and that no axis needs for its length."""
-    read_by_others: set[str] = set()
-    for n in graph.nodes:
-        if isinstance(n, NPT | PPT):
-            read_by_others.update(f.field for f in n.fields)
-            for f in n.fields:
-                _through(f.at, read_by_others)
-        elif isinstance(n, Cond | Phi) and isinstance(n.test, Match):
-            read_by_others.add(n.test.ref.field)
-            _through(n.test.ref.at, read_by_others)
-        elif isinstance(n, Loss | Metric):
-            for f in n.fields:
-                _through(f.at, read_by_others)
-        if isinstance(n, Group):
-            _through(n.key, read_by_others)
-        at = getattr(getattr(n, "to", None), "at", None)
-        _through(at, read_by_others)
+    others: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node, Loss | Metric):
+            for ref in node.fields:
+                _collect(ref.at, others)
+        else:
+            _collect(node, others)
     for region in graph.regions:
-        read_by_others.update(region.after)
-    only = {f.name for f in graph.fields if f.name not in read_by_others}
+        others.update(region.after)
     parents = {a.name: a.parent for a in graph.axes}
     lengths: set[str] = set()  # a field over a nested axis tells the length of those around it too
-    for f in graph.fields:
-        axis = "" if f.name in only else f.axis
+    for declared in graph.fields:
+        axis = declared.axis if declared.name in others else ""
         while axis:
             lengths.add(axis)
             axis = parents[axis]
-    return {f.name for f in graph.fields if f.name in only and (f.axis == "" or f.axis in lengths)}
+    return {d.name for d in graph.fields if d.name not in others and (d.axis == "" or d.axis in lengths)}
 
 
-def _through(index: Index | None, into: set[str]) -> None:
-    while isinstance(index, Through):
-        into.add(index.field)
-        index = index.at
+def _collect(part: object, into: set[str]) -> None:
+    """Add every field that `part` of a node reads."""
+    if isinstance(part, FieldRef | Through):
+        into.add(part.field)
+        _collect(part.at, into)
+    elif isinstance(part, msgspec.Struct):
+        for name in part.__struct_fields__:
+            _collect(getattr(part, name), into)
+    elif isinstance(part, tuple):
+        for member in part:
+            _collect(member, into)
 
 
 def _text(value: Value) -> str:
