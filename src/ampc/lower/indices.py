@@ -15,7 +15,7 @@ from ampc.lower import expressions
 from ampc.lower.context import Frame, Lowering, Stop
 from ampc.lower.context import at as at_
 from ampc.lower.emit import npt, read
-from ampc.lower.scope import ArmScope, ChildScope, RegionScope, Scope, localized, narrowed
+from ampc.lower.scope import ArmScope, ChildScope, RegionScope, Scope, localized
 from ampc.lower.values import Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
 
 
@@ -299,15 +299,30 @@ def _in_arms(low: Lowering, base: Carry, found: Value, e: ast.Index) -> Value:
     return found
 
 
+def _reached(frame: Frame, where: Element) -> list[ArmScope]:
+    """Return the arms around this code, outermost first, that a row may enter before zeros have been put where it is absent.
+
+    The Cond of a branch on a field takes what comes. That of a computed branch waits for a message at every state, also where none comes.
+    """
+    inside = [s for s in frame.scope.chain() if s.region == where.scope.region and s is not where.scope]
+    out: list[ArmScope] = []
+    for scope in reversed(inside):
+        if not isinstance(scope, ArmScope) or not isinstance(scope.fork.test, Match):
+            break
+        out.append(scope)
+    return out
+
+
 def _defined(low: Lowering, frame: Frame, found: Value, where: Element, span: Span) -> Value:
     """Return a row that may be absent because its index is none: as it is inside an arm that excludes none, else zeros there."""
     if not where.optional:
         return found
     ref = where.optional[0]
     found = dataclasses.replace(found, present=ref)
-    if narrowed(frame.scope, ref) or unknown(found.type):
+    arms = _reached(frame, where)
+    if unknown(found.type) or any(s.excludes_none == ref for s in arms):
         return found
-    home = next(s for s in frame.scope.chain() if s.region == where.scope.region)
+    home = arms[-1] if arms else where.scope
     test, unit = Match(ref, ((-1,),)), home.unit()
     cond = low.net.add(Cond, region=home.region, inputs=(unit.ref,), outputs=(unit.type,) * 2, test=test, origin=low.origin(span), name=found.name)
     zeros = low.net.add_fill(home.region, (cond, 0), found.type.cols, low.origin(span), found.name)

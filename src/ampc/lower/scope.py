@@ -139,7 +139,7 @@ class ArmScope(Scope):
 
     def enter(self, value: Value) -> Value:
         if value.present is not None and value.present == self.excludes_none:  # where it exists, the test always picks this arm
-            return dataclasses.replace(value, scope=self)
+            return dataclasses.replace(value, scope=self, present=None)
         return dataclasses.replace(value, scope=self, ref=self.fork.port(value, self.port))
 
     def forget(self, mark: int) -> None:
@@ -159,6 +159,10 @@ class TurnScope(Scope):
         head, phi, cond = carry_in(self, value)
         self.carried.append((head, phi, cond))
         return head
+
+    def forget(self, mark: int) -> None:
+        super().forget(mark)
+        self.carried = [c for c in self.carried if c[1] < mark]
 
 
 class DecidedScope(ArmScope):
@@ -197,11 +201,6 @@ def gate(net: Net, value: Value, decision: Value) -> Ref:
         ),
         0,
     )
-
-
-def narrowed(scope: Scope, ref: FieldRef) -> bool:
-    """Tell whether an arm around this code says that index field `ref` isn't none."""
-    return any(isinstance(s, ArmScope) and s.excludes_none == ref for s in scope.chain())
 
 
 def localized(scope: Scope, at: Index) -> Index:
