@@ -14,6 +14,7 @@ from ampc.ir.interpret import Interpreter
 from ampc.ir.state import instance_of
 from ampc.runtime.events import EpochResult, Progress
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.predictions import output_types
 
 
 class SlowEngine:
@@ -44,8 +45,9 @@ class SlowEngine:
             for name, (total, count) in result.metrics.items():
                 old = sums.get(name, (0.0, 0.0))
                 sums[name] = (old[0] + total, old[1] + count)
-            for name, records in result.outputs.items():
-                predicted.setdefault(name, []).append(np.concatenate([a for _, a in records]))
+            for name, kind in output_types(self.graph).items():
+                rows = [a for _, a in result.outputs.get(name, [])]
+                predicted.setdefault(name, []).append(np.concatenate([np.zeros((0, kind.cols), np.float32), *rows]))
             done.append(int(i))
             if train:
                 held.append(result.gradients)

@@ -345,6 +345,9 @@ def test_predictions_of_every_shape() -> None:
         "one": [np.ones((1, 1), np.float32)], "vector": [np.ones((1, 2), np.float32)], "word": [np.full((1, 1), 3, np.float32)],
         "rows": [np.ones((3, 2), np.float32)], "each": [np.ones((1, 1), np.float32)],
     }  # fmt: skip
+    unwritten = {name: [a[0][:0]] for name, a in outputs.items()}
+    predictions.write("u.parquet", graph, unwritten)
+    assert pq.read_table("u.parquet").to_pylist() == [{"one": None, "vector": None, "word": None, "rows": [], "each": []}]
     expected = {"one": 1.0, "vector": [1.0, 1.0], "word": 3, "rows": [[1.0, 1.0]] * 3, "each": [1.0]}
     for path in ("p.parquet", "p.jsonl"):
         predictions.write(path, graph, outputs)

@@ -34,6 +34,8 @@ SPARSE_ROWS = 1024
 PROGRESS_S = 0.1
 WATCHDOG_S = 30.0
 STUCK = 99
+UNWRITTEN = np.uint32(0x7FC0DEAD)
+"""Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
 
 class Engine:
@@ -169,7 +171,7 @@ class Engine:
         assert binding is not None
         self._prepare(binding, np.asarray(order, np.int64), train, update, epoch)
         places, size = binding.outputs() if outputs else ({}, 0)
-        O = np.zeros(max(1, size), np.float32)  # noqa: N806  # the name it has in kernels
+        O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # noqa: N806  # the name it has in kernels
         for node in self.graph.nodes:
             if isinstance(node, Output) and ("out", node.id) in self.program.cells:
                 binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
@@ -303,7 +305,8 @@ class Engine:
                 start, rows = places[node.id]
                 cols = self.graph.type_of(node.inputs[0]).cols
                 table = O[start : start + rows * cols].reshape(rows, cols)
-                predicted[node.name] = [table[b.output_slice(node, int(i))] for i in order]
+                written = table[:, 0].view(np.uint32) != UNWRITTEN  # unlike turns after a loop's exit, and branches not taken
+                predicted[node.name] = [table[s][written[s]] for s in (b.output_slice(node, int(i)) for i in order)]
         return EpochResult(
             instances=done,
             seconds=seconds,

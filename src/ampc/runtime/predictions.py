@@ -1,6 +1,6 @@
 """Predictions to a file: one row per instance, one column per `output` of the program, as Parquet, Arrow or JSON lines.
 
-A single row of one column becomes a number, of several a list; rows over an axis become a list of those. Integer outputs stay integers.
+A single row of one column becomes a number, of several a list; rows over an axis become a list of those. Integer outputs stay integers. What no message wrote is null.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _value(a: Array, kind: Type, many: bool) -> Any:
     if kind.integer:
         table = np.rint(table).astype(np.int64)
     rows = table[:, 0] if kind.cols == 1 else table
-    if kind.rows == "" and not many and len(rows) == 1:
-        return rows[0].tolist()
+    if kind.rows == "" and not many:
+        return rows[0].tolist() if len(rows) else None  # None: in a branch that the instance didn't take
     return rows.tolist()
 
 
@@ -86,7 +86,7 @@ def _table(values: dict[str, list[Any]], types: dict[str, Type], looped: set[str
             element = pa.list_(element)
         if kind.rows != "" or name in looped:
             element = pa.list_(element)
-        arrays[name] = pa.array([_listed(v) if pa.types.is_list(element) else v for v in column], element)
+        arrays[name] = pa.array([_listed(v) if pa.types.is_list(element) and v is not None else v for v in column], element)
     table = pa.table(arrays)
     sink = io.BytesIO()
     if parquet:
