@@ -1,6 +1,7 @@
 """Predictions to a file: one row per instance, one column per `output` of the program, as Parquet, Arrow or JSON lines.
 
-A single row of one column becomes a number, of several a list; rows over an axis become a list of those. Integer outputs stay integers. What no message wrote is null.
+A single row of one column becomes a number, of several a list; rows over an axis become a list of those. Integer outputs stay integers.
+What no message wrote is null.
 """
 
 from __future__ import annotations
