@@ -147,11 +147,7 @@ class Builder(Expressions):
     def _setting(self, node: Node) -> ast.Setting:
         first, second, value = node.children
         layer, name = (None, first) if second is None else (self.name(first), second)
-        if name in ("until", "watch") and tree_of(value).data != "text":  # read by the run, against its metrics
-            built: ast.Expr = ast.Text(self.source(tree_of(value)), self.span(tree_of(value)))
-        else:
-            built = self.expression(value)
-        return ast.Setting(layer, self.name(name).id, built, self.span(token_of(name)))
+        return ast.Setting(layer, self.name(name).id, self.expression(value), self.span(token_of(name)))
 
     # ----------------------------------------------------------------------------------------- statements
 

@@ -25,9 +25,8 @@ class Expressions:
     `lenient`: lines are missing because they were reported already, so don't ask for what may have been on them.
     """
 
-    def __init__(self, file: str, text: str, lenient: bool = False) -> None:
+    def __init__(self, file: str, lenient: bool = False) -> None:
         self.file = file
-        self.lines = text.split("\n")
         self.lenient = lenient
         self.errors: list[Diagnostic] = []
         self.depth = 0
@@ -48,14 +47,6 @@ class Expressions:
         """Return the place of a statement up to the colon that opens its block."""
         whole, rest = self.span(node), self.span(block)
         return Span(self.file, whole.line, whole.column, rest.line, rest.column)
-
-    def source(self, node: Node) -> str:
-        """Return the text of an expression, on one line."""
-        m = node.meta
-        lines = self.lines[m.line - 1 : m.end_line]
-        lines[-1] = lines[-1][: m.end_column - 1]
-        lines[0] = lines[0][m.column - 1 :]
-        return " ".join(" ".join(lines).split())
 
     def name(self, token: Node | Token | None) -> ast.Name:
         assert isinstance(token, Token)

@@ -21,6 +21,9 @@ from ampc.frontend.sentences import diagnose
 from ampc.frontend.tokens import MAX_ERRORS, Line, made, normal, scan
 
 
+CONDITIONS = ("until", "watch")
+
+
 @functools.cache
 def grammar() -> Lark:
     """Return the parser made from the packaged grammar."""
@@ -37,13 +40,29 @@ def parse(text: str, file: str = "model.amp") -> ast.Model:
             errors.append(Diagnostic("AMP105", f"`{file}` holds no program", help="a program begins with `model name(hidden = 128):`"))
         raise AmpError(errors)
     add_colons(lines, file, errors)
+    for number, line in enumerate(lines):
+        if line.tokens[0] in CONDITIONS and _place(lines, number) == "train":
+            _as_text(line, text)
     tree = _tree(lines, file, errors)
-    builder = Builder(file, normal(text), lenient=bool(errors))
+    builder = Builder(file, lenient=bool(errors))
     model = builder.model(tree) if tree is not None else None
     errors += builder.errors
     if errors or model is None:
         raise AmpError(_in_order(errors))
     return model
+
+
+def _as_text(line: Line, text: str) -> None:
+    """Make one text of the value of a setting that the run reads: `until = loss < 0.1` speaks of metrics, not of the program's names."""
+    value = line.tokens[2:]
+    if len(value) == 0 or line.tokens[1].type != "_EQUAL" or value[0].type == "STRING":
+        return
+    first, last = value[0], value[-1]
+    written = " ".join(value)
+    if first.line == last.line:
+        written = normal(text).split("\n")[(first.line or 1) - 1][(first.column or 1) - 1 : (last.end_column or 1) - 1]
+    token = Token("STRING", f'"{written}"', line=first.line, column=first.column, end_line=last.end_line, end_column=last.end_column)
+    line.tokens[2:] = [token]
 
 
 def _tree(lines: list[Line], file: str, errors: list[Diagnostic]) -> Tree[Token] | None:
