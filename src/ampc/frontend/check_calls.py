@@ -33,10 +33,11 @@ class Calls:
             case ast.Name():
                 self._name(e, scope, what)
             case ast.Unary():
-                self.value(e.operand, scope)
+                self.value(e.operand, scope, "field" if e.op == "not" else "value")
             case ast.Binary():
-                self.value(e.left, scope)
-                self.value(e.right, scope)
+                choice = e.op in ("<", "<=", ">", ">=", "==", "!=", "and", "or")  # ints and flags may be compared as they are
+                self.value(e.left, scope, "field" if choice else "value")
+                self.value(e.right, scope, "field" if choice else "value")
             case ast.Call():
                 n = self.call(e, scope)
                 if n != 1:
@@ -147,7 +148,7 @@ class Calls:
         elif f.kind.id in self.axes:
             help_ = f"use it as an index: `h[{written(e)}]` for a value or field over `{f.kind.id}`"
             self.out.report("AMP242", f"`{f.name}` is an element of `{f.kind.id}`, a number is needed here", e.span, also=declared, help=help_)
-        elif what == "value" and f.optional and not any(s.narrowed == shape_of(e) for s in scope.chain()):
+        elif what != "target" and f.kind.id == "float" and f.optional and not any(s.narrowed == shape_of(e) for s in scope.chain()):
             help_ = f"write `branch {written(e)}:` with the arms `none:` and `else:`"
             self.out.report("AMP238", f"`{f.name}` may be none here", e.span, also=declared, help=help_)
 

@@ -166,8 +166,17 @@ def _unary(low: Lowering, frame: Frame, e: ast.Unary) -> Result:
     operand = evaluate(low, frame, e.operand)
     if isinstance(operand, Const):
         return Const(unary(e.op, operand.value), e.span)
-    x = message(low, frame, operand, e.operand.span)
-    return npt(low, frame.scope, "neg" if e.op == "-" else "not", [x], e.span)
+    if e.op == "not":
+        return npt(low, frame.scope, "not", [_truth(low, frame, operand, e.operand.span)], e.span)
+    return npt(low, frame.scope, "neg", [message(low, frame, operand, e.operand.span)], e.span)
+
+
+def _truth(low: Lowering, frame: Frame, result: Result, span: Span) -> Value:
+    """Return an operand of `and`, `or`, `not`: a flag field as an integer, anything else as it is."""
+    x = message(low, frame, result, span)
+    if isinstance(result, FieldValue) and result.decl.kind == "flag":
+        return npt(low, frame.scope, "above", [x], span, attrs={"threshold": 0.5})
+    return x
 
 
 def _binary(low: Lowering, frame: Frame, e: ast.Binary) -> Result:
@@ -186,7 +195,7 @@ def _binary(low: Lowering, frame: Frame, e: ast.Binary) -> Result:
     if e.op in FLIPPED:
         return _compare(low, frame, e, a, b)
     if e.op in ("and", "or"):
-        x, y = (message(low, frame, s, s.span) for s in sides)
+        x, y = (_truth(low, frame, s, s.span) for s in sides)
         return npt(low, frame.scope, "both" if e.op == "and" else "either", [x, y], e.span)
     if e.op in ("%", "//"):
         raise low.fail("AMP265", f"`{e.op}` works on constants only", e.span, help="`/` divides values")
