@@ -138,4 +138,44 @@ CODES: dict[str, Explanation] = {
         "ampc run manifest.json -o /read-only/run",
         "ampc run manifest.json -o runs/run",
     ),
+    "AMP731": Explanation(
+        "too many instances in flight",
+        "A token has a fixed number of bits for the instance it belongs to. `max_active_keys` times `group` has to stay below that "
+        "number; throughput stops rising "
+        "long before it.",
+        "ampc run manifest.json --max-active-keys 1000000",
+        "ampc run manifest.json --max-active-keys 256",
+    ),
+    "AMP732": Explanation(
+        "an instance with too many states",
+        "A token has a fixed number of bits for the turns and elements it stands for, the product over the open loops and axes. Loops "
+        "inside loops over long axes "
+        "multiply.",
+    ),
+    "AMP733": Explanation(
+        "not enough memory for the instances in flight",
+        "Each instance in flight owns one arena, which holds all its values and gradients; its size is the largest instance's of the "
+        "data. The message says how much "
+        "one instance takes.",
+        "ampc run manifest.json --max-active-keys 100000",
+        "ampc run manifest.json --max-active-keys 64",
+    ),
+    "AMP741": Explanation(
+        "a run that doesn't move",
+        "Nothing moved for a while although instances are in flight. The notes say which nodes wait for what, with source lines. A "
+        "valid model always ends, so please "
+        "report it.",
+    ),
+    "AMP790": Explanation(
+        "the cache folder can't be used",
+        "Compiled kernels are kept in a private folder, because whoever can write to it decides what gets executed. It has to belong "
+        "to you and be closed to others.",
+        "AMPC_CACHE_DIR=/tmp ampc run manifest.json",
+        "AMPC_CACHE_DIR=~/.cache/ampc ampc run manifest.json",
+    ),
+    "AMP799": Explanation(
+        "a fault inside the engine",
+        "The compiled engine found a state that can't be. That is a mistake of ampc, not of the model; please report it, with the "
+        "model and the seed.",
+    ),
 }
