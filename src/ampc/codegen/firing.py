@@ -216,12 +216,12 @@ class Firing:
         ids = self.ints(space)
         first = self.first(space)
         with self.tokens() as state:
-            field, flat = self.states.field(ref.field), self.states.flat(ref, state)
             if space:
+                field, flat = self.states.field(ref.field), self.states.flat(ref, state)
                 with self.text.block(f"for r in range({self.count(space)}):"):
                     self.text.line(f"put(I, {ids} + {first} + r, at(XI, {field} + {flat} + r))")
             else:
-                self.text.line(f"put(I, {ids} + i, at(XI, {field} + {flat}))")
+                self.text.line(f"put(I, {ids} + i, {self.states.integer(ref, state)})")
         return ids
 
     def integers_of(self, value: Buffer) -> str:
@@ -243,7 +243,16 @@ class Firing:
             field, flat = self.states.field(ref.field), self.states.flat(ref, state)
             to = f"{target.name} + {self.first(space)} * {cols}"
             if whole:
-                self.text.line(f"copy(F, {to}, XF, {field} + ({flat}) * {cols}, {self.size(target)})")
+                value = f"copy(F, {to}, XF, {field} + ({flat}) * {cols}, {self.size(target)})"
+                if ref.at is not None and self.states.may_be_none(ref.at):
+                    with self.text.block(f"if {self.states.position(ref.at, state)} >= 0:"):
+                        self.text.line(value)
+                    with self.text.block("else:"):
+                        self.text.line(f"zero(F, {to}, {self.size(target)})")
+                else:
+                    self.text.line(value)
+            elif not space:
+                self.text.line(f"put(F, {to}, np.float32({self.states.integer(ref, state)}))")
             else:
                 with self.text.block(f"for r in range({self.count(space)}):"):
                     self.text.line(f"put(F, {to} + r, np.float32(at(XI, {field} + {flat} + r)))")

@@ -169,7 +169,13 @@ class States:
                 return c
             case Through(field=name, at=inner):
                 decl = self.declared(name)
-                return f"at(XI, {self.field(name)} + {self.axis_offset(decl.axis)} + {self.position(inner, state)})"
+                at = self.position(inner, state)
+                value = f"at(XI, {self.field(name)} + {self.axis_offset(decl.axis)} + {at})"
+                return f"({value} if {at} >= 0 else -1)" if self.may_be_none(inner) else value
+
+    def may_be_none(self, index: Index | None) -> bool:
+        """Whether an index can name no element."""
+        return isinstance(index, Through) and (self.declared(index.field).optional or self.may_be_none(index.at))
 
     def declared(self, name: str) -> FieldDecl:
         found = declaration(self.graph, name)
@@ -191,5 +197,14 @@ class States:
         return f"{self.axis_offset(decl.axis)} + {self.position(ref.at, state)}"
 
     def integer(self, ref: FieldRef, state: State) -> str:
-        """The value of an int, flag or index field at one element."""
-        return f"at(XI, {self.field(ref.field)} + {self.flat(ref, state)})"
+        """What a test sees of a field at one element: an integer's value, 0 for a float that is there, -1 for none."""
+        decl = self.declared(ref.field)
+        flat = self.flat(ref, state)
+        if decl.kind == "float":
+            places = [f"at(XF, {self.field(ref.field)} + ({flat}) * {decl.columns} + {k})" for k in range(decl.columns)]
+            value = f"(0 if {' and '.join(f'{p} == {p}' for p in places)} else -1)"
+        else:
+            value = f"at(XI, {self.field(ref.field)} + {flat})"
+        if ref.at is not None and self.may_be_none(ref.at):
+            return f"({value} if {self.position(ref.at, state)} >= 0 else -1)"
+        return value
