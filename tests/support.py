@@ -103,7 +103,7 @@ def _pair(graph: Graph, row: dict[str, Any]) -> None:
         for e, left in enumerate(row["left"]):
             if left is None or row["right"][e] is None:
                 row["left"][e] = row["right"][e] = None
-            if "word" in row:
+            if len(row.get("word", ())) == len(row["left"]):
                 row["word"][e] = 0 if row["left"][e] is None else None
 
 

@@ -1,0 +1,137 @@
+"""Compares the engine with the interpreter in float64 on any graph: loss, metrics, outputs, gradients, whatever placement and schedule.
+
+Programs whose numbers float32 cannot carry (a computed branch on the edge, a tie, an overflow) are told by the interpreter itself in
+float32 and left out; nothing else is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from support import dataset, engine
+
+from ampc.data.dataset import Dataset
+from ampc.ir.graph import Graph
+from ampc.ir.interpret import Interpreter
+from ampc.ir.ops import metric_value
+from ampc.ir.nodes import Metric
+from ampc.ir.state import instance_of
+from ampc.runtime.engine import Engine
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass
+class Numbers:
+    """The mean loss, each metric's value, the summed gradients, each instance's outputs."""
+
+    loss: float
+    metrics: dict[str, float | None]
+    gradients: dict[str, Array]
+    outputs: list[dict[str, Array]]
+
+
+def parameters(graph: Graph, seed: int, scale: float = 0.5) -> dict[str, Array]:
+    """Random parameters, biases too, so that nothing is zero by chance."""
+    rng = np.random.default_rng(seed)
+    return {f"{x.name}.{p.name}": (rng.normal(size=p.shape) * scale).astype(np.float32) for x in graph.layers for p in x.params}
+
+
+def interpreted(graph: Graph, data: Dataset, params: Mapping[str, Array], dtype: Any = np.float64, seed: int = 0, schedule: int | None = None) -> Numbers:
+    """What the interpreter gives; instances are numbered by their place in the data."""
+    interpreter = Interpreter(graph, params, dtype, seed=seed, schedule=schedule)
+    loss, sums = 0.0, {}
+    gradients = {name: np.zeros(value.shape) for name, value in params.items()}
+    outputs = []
+    for i in range(data.n):
+        r = interpreter.run(instance_of(data, graph, i))
+        loss += r.loss
+        for name, (total, count) in r.metrics.items():
+            a, b = sums.get(name, (0.0, 0.0))
+            sums[name] = (a + total, b + count)
+        for name, g in r.gradients.items():
+            gradients[name] = gradients[name] + g
+        outputs.append({name: np.concatenate([rows for _, rows in found]) for name, found in r.outputs.items() if found})
+    ops = {n.name or n.op: n.op for n in graph.nodes if isinstance(n, Metric)}
+    metrics = {name: metric_value(ops[name], *sums.get(name, (0.0, 0.0))) for name in ops}
+    return Numbers(loss / max(1, data.n), metrics, gradients, outputs)
+
+
+def executed(e: Engine, data: Dataset, order: Array | None = None) -> Numbers:
+    """What an engine gives: gradients in one pass, the rest in a forward pass that must agree with the training pass."""
+    order = np.arange(data.n) if order is None else order
+    gradients = e.gradients(data, order)
+    result = e.run(data, np.arange(data.n), train=False, outputs=True)
+    outputs = [{name: values[i] for name, values in result.outputs.items() if len(values[i])} for i in range(data.n)]
+    assert result.instances == data.n
+    return Numbers(result.loss, dict(result.metrics), gradients, outputs)
+
+
+def difference(got: Numbers, want: Numbers) -> tuple[float, str]:
+    """Return the largest relative difference and where it is. A gradient is measured against the largest entry of all gradients of its size class."""
+    worst, where = 0.0, ""
+
+    def look(a: Any, b: Any, name: str, floor: float) -> None:
+        nonlocal worst, where
+        a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+        if a.shape != b.shape:
+            worst, where = float("inf"), f"{name}: shape {a.shape} for {b.shape}"
+            return
+        if not a.size:
+            return
+        scale = max(floor, float(np.abs(b).max()))
+        d = np.abs(a - b).max() / scale
+        d = float("inf") if np.isnan(d) else float(d)
+        if d > worst:
+            worst, where = d, f"{name}: {a.ravel()[:6]} for {b.ravel()[:6]}"
+
+    look(got.loss, want.loss, "loss", 1e-2)
+    for name, value in want.metrics.items():
+        found = got.metrics.get(name)
+        if (value is None) != (found is None):
+            return float("inf"), f"metric {name}: {found} for {value}"
+        if value is not None:
+            look(found, value, name, 1e-2)
+    largest = max((float(np.abs(g).max()) for g in want.gradients.values() if g.size), default=0.0)
+    for name, g in want.gradients.items():
+        look(got.gradients[name], g, f"gradient of {name}", max(1e-2, 1e-2 * largest))
+    for i, (a, b) in enumerate(zip(got.outputs, want.outputs, strict=True)):
+        if a.keys() != b.keys():
+            return float("inf"), f"outputs of instance {i}: {sorted(a)} for {sorted(b)}"
+        for name in b:
+            look(a[name], b[name], f"output {name} of instance {i}", 1e-2)
+    return worst, where
+
+
+def well_conditioned(graph: Graph, data: Dataset, params: Mapping[str, Array], want: Numbers, seed: int = 0) -> bool:
+    """Say whether float32 arithmetic, in two orders and with parameters that differ in the last bits, gives the same numbers."""
+    near = {name: value * np.float32(1 + 3e-6) for name, value in params.items()}
+    return all(difference(interpreted(graph, data, p, np.float32, seed, s), want)[0] < 3e-4 for p, s in ((params, None), (near, 1)))
+
+
+def compare(
+    graph: Graph, rows: Sequence[dict[str, Any]] | Dataset, runs: Sequence[dict[str, Any]], seed: int = 0, tolerance: float = 1e-3,
+    order_seed: int = 0, params: Mapping[str, Array] | None = None,
+) -> str | None:
+    """Run the engine under each of the options `runs`; return what differs (None: nothing, "ill": the program is ill-conditioned)."""
+    data = rows if isinstance(rows, Dataset) else dataset(graph, rows)
+    params = params or parameters(graph, seed)
+    want = interpreted(graph, data, params)
+    if not np.isfinite(want.loss):
+        return "ill"
+    problem = None
+    for k, options in enumerate(runs):
+        options = dict(options)
+        e = engine(graph, options.pop("workers", 1), options.pop("seed", seed), **options)
+        e.set_parameters(dict(params))
+        got = executed(e, data, np.random.default_rng(order_seed + k).permutation(data.n))
+        worst, where = difference(got, want)
+        if worst > tolerance:
+            problem = f"{worst:.3g} at {where} under {runs[k]}"
+            break
+    if problem and not well_conditioned(graph, data, params, want, seed):
+        return "ill"
+    return problem
