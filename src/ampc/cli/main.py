@@ -12,6 +12,7 @@ import typer
 from ampc.cli import check, compile, data, doctor, explain, passes, run, view
 from ampc.cli.errors import OUTPUT, guarded, version
 from ampc.cli.usage import usage_error
+from ampc.diagnostics import error
 
 GLOBALS = {"--error-format": 1, "--color": 1, "--quiet": 0, "-q": 0, "--verbose": 0, "-v": 0}
 """Options of `ampc` itself -> how many values they take. They may stand before or after the verb."""
@@ -60,28 +61,29 @@ def _global(
 
 def main(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status; nothing is raised."""
-    OUTPUT.error_format, OUTPUT.color, OUTPUT.quiet, OUTPUT.verbose = "human", "auto", False, False
-    command = typer.main.get_command(app)
-    ordered = globals_first(argv, _own_options(command, argv))
-    if "--error-format=json" in ordered or any(a == "--error-format" and b == "json" for a, b in pairwise(ordered)):
-        OUTPUT.error_format = "json"  # before typer looks at the rest, so that usage errors obey too
-    return guarded(lambda: _dispatch(command, ordered), argv)
+    OUTPUT.quiet = OUTPUT.verbose = False
+    _look_ahead(argv)
+    return guarded(lambda: _dispatch(argv), argv)
 
 
-def _dispatch(command: Any, argv: list[str]) -> int:
+def _look_ahead(argv: Sequence[str]) -> None:
+    """Take the options that say how errors are shown before anything else is looked at, so that usage errors obey them too."""
+    words = {f"{a}={b}" for a, b in pairwise(argv)} | set(argv)
+    OUTPUT.error_format = "json" if "--error-format=json" in words else "human"
+    OUTPUT.color = "always" if "--color=always" in words else "never" if "--color=never" in words else "auto"
+
+
+def _dispatch(argv: Sequence[str]) -> int:
+    command: Any = typer.main.get_command(app)
+    verb = next((word for word in argv if word in command.commands), None)
+    own = {o for p in command.commands[verb].params for o in p.opts} if verb is not None else set()
     try:
-        status = command.main(args=argv, prog_name="ampc", standalone_mode=False)
+        status = command.main(args=globals_first(argv, own), prog_name="ampc", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as e:
-        raise usage_error(e) from None
-
-
-def _own_options(command: Any, argv: Sequence[str]) -> set[str]:
-    """Return the options that the verb in `argv` declares itself: those stay where they are."""
-    verb = next((command.commands[word] for word in argv if word in command.commands), None)
-    return set() if verb is None else {o for p in verb.params for o in p.opts}
+        raise usage_error(e, f"ampc {verb}" if verb is not None else "ampc") from None
 
 
 def globals_first(argv: Sequence[str], own: Container[str] = ()) -> list[str]:
@@ -96,6 +98,8 @@ def globals_first(argv: Sequence[str], own: Container[str] = ()) -> list[str]:
         name, _, joined = word.partition("=")
         if name in GLOBALS and name not in own and not (joined and not GLOBALS[name]):
             taken = 1 + (GLOBALS[name] if not joined else 0)
+            if i + taken > len(argv):
+                raise error("AMP901", f"`{name}` of `ampc` needs a value", help="`ampc --help` shows what there is", exit_code=2)
             front += argv[i : i + taken]
             i += taken
             continue

@@ -8,13 +8,13 @@ from typing import Any
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
 
-_KINDS = {"integer": "an integer", "int": "an integer", "float": "a number", "boolean": "`true` or `false`"}
+_KINDS = {"integer": "an integer", "number": "a number", "boolean": "`true` or `false`"}
 
 
-def usage_error(e: Any) -> AmpError:
-    """Return typer's exception `e` as an AmpError."""
+def usage_error(e: Any, path: str = "ampc") -> AmpError:
+    """Return typer's exception `e` as an AmpError; `path` is the command as far as it was understood."""
     ctx = getattr(e, "ctx", None)
-    path = ctx.command_path if ctx is not None else "ampc"
+    path = ctx.command_path if ctx is not None else path
     message, remedy = _words(e, path, ctx)
     return AmpError(Diagnostic("AMP901", message, help=remedy or f"`{path} --help` shows what there is"), exit_code=2)
 
@@ -25,7 +25,7 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
         case "NoSuchOption":
             return f"`{path}` has no option `{printable(e.option_name)}`", did_you_mean(e.option_name, options_of(ctx))
         case "BadOptionUsage":
-            return f"`{e.option_name}` of `{path}` needs a value" if "requires" in said else f"`{e.option_name}` of `{path}`: {_plain(said)}", None
+            return f"`{e.option_name}` of `{path}` {'needs a value' if 'requires' in said else 'takes no value'}", None
         case "MissingParameter":
             name = e.param.opts[0] if e.param is not None and e.param.param_type_name == "option" else _metavar(e.param)
             return f"`{path}` needs `{name}`", f"`{path} --help` says what it is"
@@ -38,7 +38,7 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
         known = commands_of(ctx)
         listed = "verbs are " + ", ".join(f"`{v}`" for v in known)
         return f"`{path}` has no verb `{printable(verb.group(1))}`", did_you_mean(verb.group(1), known) or listed
-    extra = re.fullmatch(r"Got unexpected extra arguments? \((.*)\)", said, re.DOTALL)
+    extra = re.fullmatch(r"Got unexpected extra argument\S* \((.*)\)", said, re.DOTALL)
     if extra:
         return f"`{path}` does not expect `{printable(extra.group(1))}`", None
     if said == "Missing command.":
@@ -48,21 +48,27 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
 
 def _bad_value(e: Any, path: str, said: str) -> str:
     name = e.param.opts[-1] if e.param is not None and e.param.param_type_name == "option" else _metavar(e.param)
-    typed = re.search(r"'(.*)' is not a valid (integer|float|boolean|int)", said, re.DOTALL)
-    if typed:
-        return f"`{name}` of `{path}` expects {_KINDS[typed.group(2)]}, got `{printable(typed.group(1))}`"
-    ranged = re.search(r"(\S+) is not in the range (.*?)\.?$", said, re.DOTALL)
-    if ranged:
-        return f"`{name}` of `{path}` is {ranged.group(1)}, allowed is {ranged.group(2)}"
-    choice = re.search(r"'(.*)' is not one of (.*?)\.?$", said, re.DOTALL)
-    if choice:
-        listed = ", ".join(f"`{c}`" for c in re.findall(r"'([^']*)'", choice.group(2)))
-        return f"`{name}` of `{path}` must be one of {listed}, got `{printable(choice.group(1))}`"
+    given = _given(e)
+    typed = re.search(r"valid (integer|number|boolean)", said)
+    if typed and given is not None:
+        return f"`{name}` of `{path}` expects {_KINDS[typed.group(1)]}, got `{printable(given)}`"
+    choice = re.search(r" is not one of (.*?)\.?$", said, re.DOTALL)
+    if choice and given is not None:
+        listed = ", ".join(f"`{c}`" for c in re.findall(r"'([^']*)'", choice.group(1)))
+        return f"`{name}` of `{path}` must be one of {listed}, got `{printable(given)}`"
     return f"`{name}` of `{path}`: {_plain(said.partition(': ')[2] or said)}"
 
 
+def _given(e: Any) -> str | None:
+    """Return the text that did not fit, from the validation error that typer's stands for."""
+    try:
+        return str(e.__cause__.errors()[0]["input"])
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return None
+
+
 def _metavar(param: Any) -> str:
-    return (param.metavar or param.name or "argument").upper() if param is not None else "ARGUMENT"
+    return (param.metavar or param.name or "argument").upper().rstrip(".") if param is not None else "ARGUMENT"
 
 
 def _plain(text: str) -> str:
