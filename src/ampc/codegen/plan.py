@@ -15,6 +15,7 @@ import msgspec
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Dependents, Flatmap, Group, Isu, Loss, Metric, Next, Output, Ref, Source, Split, Through, Type
+from ampc.ir.scope import chain
 
 PAYLOAD = (PPT, NPT, Loss, Metric, Output, Concat, Split, Group)
 """Kinds that compute. A Group computes nothing, but it waits for many, so it fires like one that does."""
@@ -187,14 +188,19 @@ def _reaches(successors: Mapping[int, list[int]], start: int, goal: int) -> bool
 # ------------------------------------------------------------------------------------------------- merging
 
 
-def _same_state_edges(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Edges of the graph but those to the next turn or to the next elements of a visit, along which waiting in a circle is no deadlock."""
+def _edges(graph: Graph, within: frozenset[int] | None = None) -> Iterator[tuple[int, int]]:
+    """Edges of the graph but those to the next turn or to the next elements of a visit, along which waiting in a circle is no deadlock.
+
+    With `within` (a region and those around it) only the edges of these regions are left out: what leads through all turns of an inner loop
+    does come back to the same state.
+    """
     ordered = {field for r in graph.regions for field in r.after}
     for node in graph.nodes:
-        if isinstance(node, Isu) and isinstance(node.map, Next):
-            continue
-        if isinstance(node, Flatmap) and isinstance(node.to, Dependents) and isinstance(node.to.at, Through) and node.to.at.field in ordered:
-            continue
+        match node:
+            case Isu(map=Next(region=r)) if within is None or r in within:
+                continue
+            case Flatmap(to=Dependents(region=r, at=Through(field=field))) if field in ordered and (within is None or r in within):
+                continue
         for ref in node.inputs:
             yield ref[0], node.id
 
@@ -203,7 +209,7 @@ def _topological(graph: Graph) -> list[AnyNode]:
     """Nodes so that each follows what it reads, but for edges to another turn or element; ties in order of id."""
     successors: dict[int, list[int]] = defaultdict(list)
     waiting = {n.id: 0 for n in graph.nodes}
-    for a, b in _same_state_edges(graph):
+    for a, b in _edges(graph):
         successors[a].append(b)
         waiting[b] += 1
     import heapq
@@ -226,16 +232,16 @@ def _merge(graph: Graph, device_of: Mapping[int, int]) -> dict[int, int]:
     """Return payload node id -> group: neighbours of one region and device are joined unless something must happen between them."""
     group_of = {n.id: n.id for n in graph.nodes}
     members: dict[int, set[int]] = {n.id: {n.id} for n in graph.nodes}
-    edges = list(_same_state_edges(graph))
+    edges = {r.id: list(_edges(graph, frozenset(q.id for q in chain(graph, r.id)))) for r in graph.regions}
 
-    def path_outside(a: int, b: int) -> bool:
-        """Whether a path leads from group a to group b through a third group."""
+    def path_outside(a: int, b: int, region: int) -> bool:
+        """Whether a path leads from group a to group b, both of `region`, through a third group."""
         successors: dict[int, set[int]] = defaultdict(set)
-        for x, y in edges:
+        for x, y in edges[region]:
             gx, gy = group_of[x], group_of[y]
             if gx != gy:
                 successors[gx].add(gy)
-        stack, seen = [g for g in successors[a] if g != b], set()
+        stack, seen = [g for g in successors[a] if g != b], {a}
         while stack:
             g = stack.pop()
             if g == b:
@@ -256,7 +262,10 @@ def _merge(graph: Graph, device_of: Mapping[int, int]) -> dict[int, int]:
             a, b = group_of[producer.id], group_of[node.id]
             same = fire_region(graph, producer) == node.region and device_of.get(producer.id, 0) == device_of.get(node.id, 0)
             # A broadcast between the two is a group of its own; it does not keep them apart.
-            if a == b or not same or _blocked(graph, group_of, edges, a, b, path_outside):
+            if a == b or not same:
+                continue
+            _join_broadcasts(graph, group_of)
+            if path_outside(a, b, node.region):
                 continue
             for m in members[b]:
                 group_of[m] = a
@@ -264,12 +273,11 @@ def _merge(graph: Graph, device_of: Mapping[int, int]) -> dict[int, int]:
     return group_of
 
 
-def _blocked(graph: Graph, group_of: dict[int, int], edges: list[tuple[int, int]], a: int, b: int, path_outside) -> bool:  # type: ignore[no-untyped-def]
-    # Broadcasts are joined with their producer first, so that only paths through real work count.
+def _join_broadcasts(graph: Graph, group_of: dict[int, int]) -> None:
+    """Broadcasts belong to their producer, so that only paths through real work count."""
     for n in graph.nodes:
         if isinstance(n, Bcast):
             group_of[n.id] = group_of[is_direct(graph, n.inputs[0])[0]]
-    return bool(path_outside(a, b))
 
 
 # --------------------------------------------------------------------------------------------------- inputs
