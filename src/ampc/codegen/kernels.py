@@ -6,6 +6,7 @@ Only validated integers, enum values and float literals become code; names from 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from ampc.codegen import backward, forward
@@ -28,29 +29,11 @@ Memory: F float32, I int64, D float64, XF and XI the data, O outputs. A function
 """
 
 import numpy as np
-from numba import njit, types
 
 from ampc.codegen.layout import H as _H
-from ampc.runtime.native import F0, F1, F2, FH, KERNEL, at, copy, erf, exp, log, maximum as max, minimum as min, power as pow, put, sigmoid, softplus, sqrt, tanh, unsigned
-from ampc.runtime.optimizer import count_forward, note_versions, settle
-from ampc.runtime.rows import (
-    absolute, absolute_bwd, accuracy, add, add_broadcast_sum, add_columns, argmax, binary_accuracy, binary_cross_entropy, binary_cross_entropy_bwd,
-    cross_entropy, cross_entropy_bwd, dot, dot_bwd, dropout, expand, fill, fold, huber, huber_bwd, known_labels, known_values, layer_norm, layer_norm_bwd,
-    linear, linear_dw, linear_dx, log_softmax, log_softmax_bwd, lookup, max_columns, max_columns_bwd, one_hot, put_columns, reduce_max,
-    reduce_mean, reduce_sum, scatter_add, scatter_max, scatter_max_bwd, scatter_mean, scatter_mean_bwd, scatter_sum, scatter_sum_bwd, softmax,
-    softmax_bwd, softmax_segments, softmax_segments_bwd, sort_rows, spread_max, spread_mean, spread_sum, squared, squared_bwd, store, subtract,
-    subtract_product, sum_columns, sum_columns_bwd, top_k, touch, unpack, zero,
-)
-from ampc.runtime.tokens import blame, ready, send
+{imports}
 
 {constants}
-
-SIGNATURE = types.void(
-    types.float32[::1], types.int64[::1], types.float64[::1], types.float32[::1], types.int64[::1], types.float32[::1], types.int64, types.int64
-)
-FIRE = types.void(
-    types.float32[::1], types.int64[::1], types.float64[::1], types.float32[::1], types.int64[::1], types.float32[::1], types.int64, types.int64, types.int64
-)
 '''
 
 
@@ -75,12 +58,39 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> P
     for segment in plan.segments:
         back = _backward(shared, segment)
         functions.append((segment, _forward(shared, segment), back))
-    parts = [HEADER.format(name=_quoted(graph.name), version=version, constants=_constants())]
+    parts = []
     for segment, fwd, bwd in functions:
-        parts += [f"\n@njit(SIGNATURE, **KERNEL)\n{fwd}", f"\n@njit(SIGNATURE, **KERNEL)\n{bwd}"] if segment.id else [f"\n@njit(SIGNATURE, **KERNEL)\n{fwd}"]
+        parts += [f"\n@firing\n{fwd}", f"\n@firing\n{bwd}"] if segment.id else [f"\n@firing\n{fwd}"]
     parts.append(_dispatch(plan))
+    body = "\n".join(parts)
+    header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body))
     storages = {key: _storage_type(graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
-    return Program("\n".join(parts), plan, dict(shared.cells.index), storages)
+    return Program(header + body, plan, dict(shared.cells.index), storages)
+
+
+NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigned".split()
+RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
+OPTIMIZER = "count_forward note_versions settle".split()
+TOKENS = "blame ready send".split()
+ROWS = (
+    "absolute absolute_bwd accuracy add add_broadcast_sum add_columns argmax binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy "
+    "cross_entropy_bwd dot dot_bwd dropout expand fill fold huber huber_bwd known_labels known_values layer_norm layer_norm_bwd linear linear_dw "
+    "linear_dx log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns reduce_max reduce_mean reduce_sum scatter_add "
+    "scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd softmax softmax_bwd softmax_segments softmax_segments_bwd "
+    "sort_rows spread_max spread_mean spread_sum squared squared_bwd store subtract subtract_product sum_columns sum_columns_bwd top_k touch unpack zero"
+).split()
+
+
+def _imports(body: str) -> str:
+    """Import lines for just what the text uses."""
+    used = set(re.findall(r"[A-Za-z_]\w*", body))
+    native = ["dispatch", "firing", *(n for n in NATIVE if n in used), *(f"{v} as {k}" for k, v in RENAMED.items() if k in used)]
+    lines = [f"from ampc.runtime.native import {', '.join(native)}"]
+    for module, names in (("optimizer", OPTIMIZER), ("rows", ROWS), ("tokens", TOKENS)):
+        found = [n for n in names if n in used]
+        if found:
+            lines.append(f"from ampc.runtime.{module} import {', '.join(found)}")
+    return "\n".join(lines)
 
 
 def _constants() -> str:
@@ -390,7 +400,7 @@ def _answer(f: Backward) -> None:
 
 
 def _dispatch(plan: Plan) -> str:
-    lines = ["", "@njit(FIRE, **KERNEL)", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""']
+    lines = ["", "@dispatch", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""']
     for segment in plan.segments:
         for direction in (0, 1):
             if segment.id == 0 and direction:

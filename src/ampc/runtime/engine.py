@@ -23,7 +23,7 @@ from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
-from ampc.runtime import kernels, native, optimizer, worker
+from ampc.runtime import kernels, native, worker
 from ampc.runtime.binding import Binding, LayerMemory
 from ampc.runtime.events import Array, EpochResult, Progress
 from ampc.runtime.options import EngineOptions
@@ -178,7 +178,7 @@ class Engine:
         began = time.perf_counter()
         self._drive(binding, O, on_progress, stop, began)
         if train and update and self.options.mode == "async":
-            optimizer.flush(self._F, binding.I, binding.D)
+            worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
         seconds = time.perf_counter() - began
         return self._result(binding, O, places, order, seconds, train)
 
@@ -233,7 +233,7 @@ class Engine:
         watch = _Watch(self, b, on_progress, stop, began)
         if self.options.driver == "step":
             while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
-                worker.run_step(*arguments, self.options.workers)
+                worker.run(*arguments, -self.options.workers)
                 watch.look()
         else:
             failures: list[BaseException] = []

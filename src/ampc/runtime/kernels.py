@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,7 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ampc.runtime import cache
+from ampc.runtime import cache, native, rows
+
+
+assert rows  # its functions are kernels that the text names
 
 
 def load(text: str) -> Callable[..., None]:
@@ -23,6 +27,7 @@ def load(text: str) -> Callable[..., None]:
     name = f"ampc_kernels_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     if name not in sys.modules:
         with cache.locked():
+            native.ensure(re.findall(r"\w+", text[: text.index("def ")]))
             _import(name, _file(name, text))
     fire: Callable[..., None] = sys.modules[name].fire
     return fire

@@ -21,7 +21,10 @@ config.CACHE_DIR = str(cache.folder())
 
 # `nnan` and `ninf` stay out: they would let LLVM drop tests for NaN and infinity.
 FASTMATH = {"contract", "afn", "arcp", "nsz", "reassoc"}
-KERNEL: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FASTMATH}
+ENTRY: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": FASTMATH}
+"""Options of what Python calls, or what is passed on as a function."""
+KERNEL: dict[str, Any] = {**ENTRY, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of what only compiled code calls. Such functions take bare pointers in place of arrays: far less for LLVM to carry around."""
 
 F0, F1, F2, FH = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
 
@@ -78,8 +81,18 @@ if JIT:
     _sched_yield = types.ExternalFunction("sched_yield", types.int32())
     _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
-    def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-        return builder.gep(context.make_array(array_type)(context, builder, array).data, [index], inbounds=True)
+    def _element(builder: Any, base: Any, index: Any) -> Any:
+        return builder.gep(base, [index], inbounds=True)
+
+    @intrinsic
+    def pointer(typingctx, array):  # type: ignore[no-untyped-def]
+        """The data pointer of an array."""
+        signature = types.CPointer(array.dtype)(array)
+
+        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            return context.make_array(sig.args[0])(context, builder, args[0]).data
+
+        return signature, codegen
 
     @intrinsic
     def at(typingctx, array, index):  # type: ignore[no-untyped-def]
@@ -87,7 +100,7 @@ if JIT:
         signature = array.dtype(array, types.intp)
 
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            return builder.load(_element(context, builder, sig.args[0], args[0], args[1]))
+            return builder.load(_element(builder, args[0], args[1]))
 
         return signature, codegen
 
@@ -97,7 +110,7 @@ if JIT:
         signature = types.void(array, types.intp, array.dtype)
 
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            builder.store(args[2], _element(context, builder, sig.args[0], args[0], args[1]))
+            builder.store(args[2], _element(builder, args[0], args[1]))
             return context.get_dummy_value()
 
         return signature, codegen
@@ -108,7 +121,7 @@ if JIT:
         signature = types.int64(array, types.intp)
 
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            return builder.load_atomic(_element(context, builder, sig.args[0], args[0], args[1]), "acquire", 8, typ=ir.IntType(64))
+            return builder.load_atomic(_element(builder, args[0], args[1]), "acquire", 8, typ=ir.IntType(64))
 
         return signature, codegen
 
@@ -118,7 +131,7 @@ if JIT:
         signature = types.void(array, types.intp, types.int64)
 
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            builder.store_atomic(args[2], _element(context, builder, sig.args[0], args[0], args[1]), "release", 8)
+            builder.store_atomic(args[2], _element(builder, args[0], args[1]), "release", 8)
             return context.get_dummy_value()
 
         return signature, codegen
@@ -131,7 +144,7 @@ if JIT:
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
             size = context.get_abi_sizeof(context.get_value_type(sig.args[0].dtype))
             cgutils.raw_memcpy(
-                builder, _element(context, builder, sig.args[0], args[0], args[1]), _element(context, builder, sig.args[2], args[2], args[3]), args[4], size
+                builder, _element(builder, args[0], args[1]), _element(builder, args[2], args[3]), args[4], size
             )
             return context.get_dummy_value()
 
@@ -143,7 +156,7 @@ if JIT:
         signature = types.voidptr(array, types.intp)
 
         def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            return builder.bitcast(_element(context, builder, sig.args[0], args[0], args[1]), cgutils.voidptr_t)
+            return builder.bitcast(_element(builder, args[0], args[1]), cgutils.voidptr_t)
 
         return signature, codegen
 
@@ -165,7 +178,62 @@ if JIT:
 
         return signature, codegen
 
-    @njit(**KERNEL)
+    class Kernel:
+        """A function that is compiled once, kept, and called by its address: callers are neither inlined into nor compiled again with it."""
+
+        def __init__(self, function: Any, symbol: Any) -> None:
+            self.function, self.symbol = function, symbol
+            self.dispatcher: Any = None
+
+    KERNELS: dict[str, Kernel] = {}
+    _POINTERS = {"F": types.float32, "XF": types.float32, "O": types.float32, "I": types.int64, "XI": types.int64, "G": types.int64, "D": types.float64}
+
+    def kernel(floats: str = "", doubles: str = "", unsigned: str = "", returns: Any = types.void) -> Any:
+        """Make a function one that others call by address. Its types follow from names: memory, `floats`, `doubles`, `unsigned`, else int64."""
+        special = {**dict.fromkeys(floats.split(), types.float32), **dict.fromkeys(doubles.split(), types.float64), **dict.fromkeys(unsigned.split(), types.uint64)}
+
+        def wrap(function: Any) -> Any:
+            names = function.__code__.co_varnames[: function.__code__.co_argcount]
+            arguments = [types.CPointer(_POINTERS[n]) if n in _POINTERS else special.get(n, types.int64) for n in names]
+            symbol = types.ExternalFunction(f"ampc_{function.__name__}", returns(*arguments))
+            KERNELS[function.__name__] = Kernel(function, symbol)
+            return symbol
+
+        return wrap
+
+    def ensure(names: Any) -> None:
+        """Compile (or load from the cache) the kernels `names` and those that they call, and tell LLVM their addresses."""
+        for name in names:
+            entry = KERNELS.get(name)
+            if entry is None or entry.dispatcher is not None:
+                continue
+            entry.dispatcher = ()  # a kernel may call itself
+            ensure(entry.function.__code__.co_names)
+            entry.dispatcher = _publish(entry.function, entry.symbol)
+
+    def _publish(function: Any, symbol: Any) -> Any:
+        """Compile a function and tell LLVM its address under the symbol's name; return what keeps the code alive."""
+        dispatcher = njit(symbol.sig, **{**ENTRY, "no_cpython_wrapper": True})(function)
+        compiled = dispatcher.overloads[tuple(symbol.sig.args)]
+        llvm.add_symbol(symbol.symbol, compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
+        return dispatcher
+
+    _f, _i, _d = types.CPointer(types.float32), types.CPointer(types.int64), types.CPointer(types.float64)
+    FIRING = types.void(_f, _i, _d, _f, _i, _f, types.int64, types.int64)
+    FIRE = types.void(*FIRING.args, types.int64)
+    _alive: list[Any] = []
+
+    def firing(function: Any) -> Any:
+        """Make a generated function of a segment one that `fire` calls by address."""
+        symbol = types.ExternalFunction(f"{function.__module__}_{function.__name__}", FIRING)
+        _alive.append(_publish(function, symbol))
+        return symbol
+
+    def dispatch(function: Any) -> Any:
+        """Compile a generated `fire`."""
+        return njit(FIRE, **ENTRY)(function)
+
+    @kernel(floats="alpha beta")
     def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
         """C = alpha op(A) op(B) + beta C, row-major, all in `F` at offsets a, b, c; op transposes where ta, tb are 1.
 
@@ -235,6 +303,23 @@ if JIT:
             _sched_yield()
 
 else:
+    FIRE: Any = None
+
+    def kernel(**types: Any) -> Any:
+        return lambda function: function
+
+    def ensure(names: Any) -> None:
+        pass
+
+    def firing(function: Any) -> Any:
+        return function
+
+    def dispatch(function: Any) -> Any:
+        return function
+
+    def pointer(array: Any) -> Any:
+        return array
+
     def at(array: Any, index: Any) -> Any:
         return array[index]
 

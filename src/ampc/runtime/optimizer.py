@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from numba import types
 
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import STALENESS_BINS as _BINS
 from ampc.codegen.layout import H, L, P
-from ampc.runtime.native import F0, F1, KERNEL, at, put
+from ampc.runtime.native import F0, F1, at, kernel, put
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -34,7 +34,7 @@ NEARLY = 1 - 1e-6
 """Weights are sums of fractions 1/n; what is this near to the frequency has reached it."""
 
 
-@njit(**KERNEL)
+@kernel()
 def note_versions(I, w, n, layer, ver):
     """Remember for each token the layer's version at its forward firing."""
     block = I[WORK0] + w * I[WORK_STRIDE]
@@ -44,7 +44,7 @@ def note_versions(I, w, n, layer, ver):
         put(I, I[COUNT0] + at(I, block + i) * I[COUNT_STRIDE] + ver + at(I, block + cap + i), version)
 
 
-@njit(**KERNEL)
+@kernel()
 def count_forward(I, D, w, n, layer):
     """Count an instance's firings for a layer where their number is not known beforehand."""
     counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
@@ -56,7 +56,7 @@ def count_forward(I, D, w, n, layer):
         put(I, p, at(I, p) + 1)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def weight_of(I, D, layer, slot, inst):
     """How much of instance `inst` one backward firing for `layer` stands for: 1 / (its firings)."""
     counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
@@ -65,7 +65,7 @@ def weight_of(I, D, layer, slot, inst):
     return 1.0 / max(1, at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + counter))
 
 
-@njit(**KERNEL)
+@kernel()
 def settle(F, I, D, w, n, layer, ver):
     """After a backward firing: count its weight and its staleness; update the layer if it has gathered enough."""
     block = I[WORK0] + w * I[WORK_STRIDE]
@@ -86,7 +86,7 @@ def settle(F, I, D, w, n, layer, ver):
         update(F, I, D, layer, at(D, hyper + WEIGHT))
 
 
-@njit(**KERNEL)
+@kernel(doubles="weight")
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
     record = I[LAYER0] + layer * LAYER
@@ -121,7 +121,7 @@ def update(F, I, D, layer, weight):
     put(I, record + UPDATES, at(I, record + UPDATES) + 1)
 
 
-@njit(**KERNEL)
+@kernel(floats="scale", returns=types.float64)
 def shape(F, D, hyper, w, g, size, scale):
     """Scale a gradient in place, add L2, clip its values; return the sum of squares."""
     l2 = np.float32(at(D, hyper + L2))
@@ -136,7 +136,7 @@ def shape(F, D, hyper, w, g, size, scale):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="scale", doubles="squares", returns=types.float32)
 def clip(D, hyper, squares, scale):
     """The factor that brings a gradient's norm down to CLIP_NORM."""
     limit = at(D, hyper + CLIP_NORM)
@@ -144,7 +144,7 @@ def clip(D, hyper, squares, scale):
     return np.float32(limit / norm) if limit > 0.0 and norm > limit else scale
 
 
-@njit(**KERNEL)
+@kernel(floats="scale")
 def apply(F, I, D, record, hyper, first, size, scale):
     """Update `size` parameters from `first` on with their gradients times `scale`; clear the gradients."""
     w = at(I, record + PARAM) + first
@@ -170,7 +170,7 @@ def apply(F, I, D, record, hyper, first, size, scale):
         adam(F, D, hyper, w, g, at(I, record + MOMENT1) + first, at(I, record + MOMENT2) + first, at(I, record + STEP), size, scale, rate, decay)
 
 
-@njit(**KERNEL)
+@kernel(floats="scale rate decay")
 def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
     b1 = at(D, hyper + BETA1)
     b2 = at(D, hyper + BETA2)
@@ -193,7 +193,7 @@ def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
         put(F, g + i, F0)
 
 
-@njit(**KERNEL)
+@kernel()
 def flush(F, I, D):
     """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds."""
     for layer in range(I[LAYERS]):

@@ -9,34 +9,34 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
-from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, plus, put, signed, times, unsigned
+from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, kernel, plus, put, signed, times, unsigned
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
 
-@njit(**KERNEL)
+@kernel()
 def zero(F, x, count):
     for i in range(count):
         put(F, x + i, F0)
 
 
-@njit(**KERNEL)
+@kernel(floats="value")
 def fill(F, x, count, value):
     for i in range(count):
         put(F, x + i, value)
 
 
-@njit(**KERNEL)
+@kernel()
 def add(F, y, x, count):
     """y += x"""
     for i in range(count):
         put(F, y + i, at(F, y + i) + at(F, x + i))
 
 
-@njit(**KERNEL)
+@kernel()
 def store(F, y, x, count, more):
     """y = x, or y += x if `more`."""
     if more:
@@ -45,14 +45,14 @@ def store(F, y, x, count, more):
         copy(F, y, F, x, count)
 
 
-@njit(**KERNEL)
+@kernel()
 def repeat_row(F, y, x, m, c):
     """Write row x to each of the m rows of y."""
     for r in range(m):
         copy(F, y + r * c, F, x, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def add_row_sum(F, y, x, m, c):
     """y[c] += sum over the rows of x."""
     for r in range(m):
@@ -61,14 +61,14 @@ def add_row_sum(F, y, x, m, c):
             put(F, y + j, at(F, y + j) + at(F, p + j))
 
 
-@njit(**KERNEL)
+@kernel()
 def put_columns(F, y, yc, start, x, xc, first, m, c):
     """y[:, start:start+c] = x[:, first:first+c]; yc and xc are the widths of y and x."""
     for r in range(m):
         copy(F, y + r * yc + start, F, x + r * xc + first, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def add_columns(F, y, yc, start, x, xc, first, m, c):
     """y[:, start:start+c] += x[:, first:first+c]"""
     for r in range(m):
@@ -78,7 +78,7 @@ def add_columns(F, y, yc, start, x, xc, first, m, c):
             put(F, a + j, at(F, a + j) + at(F, b + j))
 
 
-@njit(**KERNEL)
+@kernel()
 def add_broadcast_sum(F, y, yc, x, xc, m, more):
     """y = (y if more) + x summed to y's width (yc is 1 or xc)."""
     if yc == xc:
@@ -94,7 +94,7 @@ def add_broadcast_sum(F, y, yc, x, xc, m, more):
 # ------------------------------------------------------------------------------------------- rows and segments
 
 
-@njit(**KERNEL)
+@kernel()
 def lookup(F, I, y, table, ids, m, c):
     """y[r] = table[ids[r]]; zeros for -1."""
     for r in range(m):
@@ -105,7 +105,7 @@ def lookup(F, I, y, table, ids, m, c):
             zero(F, y + r * c, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_add(F, I, table, ids, x, m, c):
     """table[ids[r]] += x[r]; -1 goes nowhere."""
     for r in range(m):
@@ -114,14 +114,14 @@ def scatter_add(F, I, table, ids, x, m, c):
             add(F, table + e * c, x + r * c, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def unpack(F, I, y, x, order, m, c):
     """y[order[r]] = x[r]"""
     for r in range(m):
         copy(F, y + at(I, order + r) * c, F, x + r * c, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def sort_rows(I, order, starts, ids, m, k):
     """Stable counting sort of rows by ids in 0..k-1: member j has `order[starts[j]:starts[j+1]]`; -1 comes last, after `starts[k]`."""
     for j in range(2 * k + 2):
@@ -142,7 +142,7 @@ def sort_rows(I, order, starts, ids, m, k):
         put(I, starts + k + 1 + e, p + 1)
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_sum(F, I, y, x, ids, m, n, c):
     """y[n, c] = for each row the sum of the rows of x that `ids` sends there. Long sums are kept in float64 where there is one column."""
     if c == 1:
@@ -154,7 +154,7 @@ def scatter_sum(F, I, y, x, ids, m, n, c):
     scatter_add(F, I, y, ids, x, m, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def _scatter_column(F, I, y, x, ids, m, n):
     r = 0
     while r < m:
@@ -167,7 +167,7 @@ def _scatter_column(F, I, y, x, ids, m, n):
             put(F, y + e, np.float32(np.float64(at(F, y + e)) + total))
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_mean(F, I, y, x, ids, m, n, c):
     scatter_sum(F, I, y, x, ids, m, n, c)
     for e in range(n):
@@ -179,7 +179,7 @@ def scatter_mean(F, I, y, x, ids, m, n, c):
                 put(F, y + e * c + j, at(F, y + e * c + j) / np.float32(k))
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_max(F, I, y, x, ids, m, n, c):
     zero(F, y, n * c)
     for e in range(n):
@@ -193,7 +193,7 @@ def scatter_max(F, I, y, x, ids, m, n, c):
                 seen = 1
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_sum_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
     for r in range(m):
         e = at(I, ids + r)
@@ -203,7 +203,7 @@ def scatter_sum_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
             zero(F, dx + r * c, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_mean_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
     for r in range(m):
         e = at(I, ids + r)
@@ -215,7 +215,7 @@ def scatter_mean_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
             put(F, dx + r * c + j, old + (at(F, dy + e * c + j) / np.float32(k) if e >= 0 else F0))
 
 
-@njit(**KERNEL)
+@kernel()
 def scatter_max_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
     if not more:
         zero(F, dx, m * c)
@@ -228,7 +228,7 @@ def scatter_max_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
                     done = 1
 
 
-@njit(**KERNEL)
+@kernel()
 def touch(I, marks, ids, m):
     """Note the rows of a sparse table that got a gradient: `I[marks]` counts them, then the list, then a flag a row (see `optimizer`)."""
     room = at(I, marks + 1)
@@ -241,20 +241,20 @@ def touch(I, marks, ids, m):
             put(I, marks, n + 1)
 
 
-@njit(**KERNEL)
+@kernel()
 def one_hot(F, I, y, ids, m, c):
     zero(F, y, m * c)
     for r in range(m):
         put(F, y + r * c + at(I, ids + r), F1)
 
 
-@njit(**KERNEL)
+@kernel()
 def numbers(F, I, y, ids, m):
     for r in range(m):
         put(F, y + r, np.float32(at(I, ids + r)))
 
 
-@njit(**KERNEL)
+@kernel()
 def expand(F, I, y, x, s, n, c):
     """Row i of x to each row of segment i of y."""
     for i in range(n):
@@ -262,7 +262,7 @@ def expand(F, I, y, x, s, n, c):
             copy(F, y + r * c, F, x + i * c, c)
 
 
-@njit(**KERNEL)
+@kernel()
 def reduce_sum(F, I, y, x, s, n, c, more):
     """y[i] = (y[i] if more) + sum of segment i, in pairs of partial sums of 128 rows, so that long sums keep their digits."""
     for i in range(n):
@@ -271,7 +271,7 @@ def reduce_sum(F, I, y, x, s, n, c, more):
         _sum_rows(F, y + i * c, x + at(I, s + i) * c, at(I, s + i + 1) - at(I, s + i), c)
 
 
-@njit(**KERNEL)
+@kernel()
 def _sum_rows(F, y, x, m, c):
     if m <= 128:
         add_row_sum(F, y, x, m, c)
@@ -283,7 +283,7 @@ def _sum_rows(F, y, x, m, c):
         put(F, y + j, np.float32(at(F, y + j) + total))
 
 
-@njit(**KERNEL)
+@kernel()
 def reduce_mean(F, I, y, x, s, n, c):
     reduce_sum(F, I, y, x, s, n, c, 0)
     for i in range(n):
@@ -294,7 +294,7 @@ def reduce_mean(F, I, y, x, s, n, c):
                 put(F, y + i * c + j, at(F, y + i * c + j) * scale)
 
 
-@njit(**KERNEL)
+@kernel()
 def reduce_max(F, I, y, x, s, n, c):
     for i in range(n):
         first = at(I, s + i)
@@ -307,7 +307,7 @@ def reduce_max(F, I, y, x, s, n, c):
             put(F, y + i * c + j, best)
 
 
-@njit(**KERNEL)
+@kernel()
 def spread_mean(F, I, dx, dy, s, n, c, more):
     """Backward of reduce_mean."""
     for i in range(n):
@@ -320,7 +320,7 @@ def spread_mean(F, I, dx, dy, s, n, c, more):
                     put(F, dx + r * c + j, old + at(F, dy + i * c + j) * scale)
 
 
-@njit(**KERNEL)
+@kernel()
 def spread_sum(F, I, dx, dy, s, n, c, more):
     """Backward of reduce_sum."""
     for i in range(n):
@@ -328,7 +328,7 @@ def spread_sum(F, I, dx, dy, s, n, c, more):
             store(F, dx + r * c, dy + i * c, c, more)
 
 
-@njit(**KERNEL)
+@kernel()
 def spread_max(F, I, dx, x, dy, s, n, c, more):
     """Backward of reduce_max: to the first of equal rows."""
     for i in range(n):
@@ -345,7 +345,7 @@ def spread_max(F, I, dx, x, dy, s, n, c, more):
                 put(F, dx + best * c + j, at(F, dx + best * c + j) + at(F, dy + i * c + j))
 
 
-@njit(**KERNEL)
+@kernel()
 def softmax_segments(F, I, y, x, s, n, c):
     for i in range(n):
         first = at(I, s + i)
@@ -365,7 +365,7 @@ def softmax_segments(F, I, y, x, s, n, c):
                     put(F, y + r * c + j, at(F, y + r * c + j) / total)
 
 
-@njit(**KERNEL)
+@kernel()
 def softmax_segments_bwd(F, I, dx, y, dy, s, n, c, more):
     for i in range(n):
         first = at(I, s + i)
@@ -383,7 +383,7 @@ def softmax_segments_bwd(F, I, dx, y, dy, s, n, c, more):
 # ------------------------------------------------------------------------------------------------- columns
 
 
-@njit(**KERNEL)
+@kernel()
 def softmax(F, y, x, m, c):
     for r in range(m):
         a = x + r * c
@@ -400,7 +400,7 @@ def softmax(F, y, x, m, c):
             put(F, y + r * c + j, at(F, y + r * c + j) / total)
 
 
-@njit(**KERNEL)
+@kernel()
 def softmax_bwd(F, dx, y, dy, m, c, more):
     for r in range(m):
         dot = F0
@@ -412,7 +412,7 @@ def softmax_bwd(F, dx, y, dy, m, c, more):
             put(F, dx + p, old + at(F, y + p) * (at(F, dy + p) - dot))
 
 
-@njit(**KERNEL)
+@kernel()
 def log_softmax(F, y, x, m, c):
     for r in range(m):
         a = x + r * c
@@ -428,7 +428,7 @@ def log_softmax(F, y, x, m, c):
             put(F, y + r * c + j, at(F, a + j) - top - shift)
 
 
-@njit(**KERNEL)
+@kernel()
 def log_softmax_bwd(F, dx, y, dy, m, c, more):
     for r in range(m):
         total = F0
@@ -440,7 +440,7 @@ def log_softmax_bwd(F, dx, y, dy, m, c, more):
             put(F, dx + p, old + at(F, dy + p) - exp(at(F, y + p)) * total)
 
 
-@njit(**KERNEL)
+@kernel(floats="scale")
 def sum_columns(F, y, x, m, c, scale):
     for r in range(m):
         s = F0
@@ -449,7 +449,7 @@ def sum_columns(F, y, x, m, c, scale):
         put(F, y + r, s * scale)
 
 
-@njit(**KERNEL)
+@kernel(floats="scale")
 def sum_columns_bwd(F, dx, dy, m, c, scale, more):
     for r in range(m):
         g = at(F, dy + r) * scale
@@ -458,7 +458,7 @@ def sum_columns_bwd(F, dx, dy, m, c, scale, more):
             put(F, dx + r * c + j, old + g)
 
 
-@njit(**KERNEL)
+@kernel()
 def argmax(F, y, x, m, c):
     """y[r] = the first greatest column of row r, as a float that holds an integer."""
     for r in range(m):
@@ -469,7 +469,7 @@ def argmax(F, y, x, m, c):
         put(F, y + r, np.float32(best))
 
 
-@njit(**KERNEL)
+@kernel()
 def max_columns_bwd(F, dx, x, dy, m, c, more):
     for r in range(m):
         best = 0
@@ -481,7 +481,7 @@ def max_columns_bwd(F, dx, x, dy, m, c, more):
             put(F, dx + r * c + j, old + (at(F, dy + r) if j == best else F0))
 
 
-@njit(**KERNEL)
+@kernel()
 def max_columns(F, y, x, m, c):
     for r in range(m):
         best = at(F, x + r * c)
@@ -491,7 +491,7 @@ def max_columns(F, y, x, m, c):
         put(F, y + r, best)
 
 
-@njit(**KERNEL)
+@kernel()
 def dot(F, y, a, b, m, c):
     for r in range(m):
         s = F0
@@ -500,7 +500,7 @@ def dot(F, y, a, b, m, c):
         put(F, y + r, s)
 
 
-@njit(**KERNEL)
+@kernel()
 def dot_bwd(F, da, b, dy, m, c, more):
     for r in range(m):
         g = at(F, dy + r)
@@ -512,7 +512,7 @@ def dot_bwd(F, da, b, dy, m, c, more):
 # ---------------------------------------------------------------------------------------------- parameters
 
 
-@njit(**KERNEL)
+@kernel()
 def linear(F, I, args, y, x, w, b, m, k, n):
     """y = x @ w + b; x [m, k], w [k, n]; b < 0: no bias."""
     if m == 0:
@@ -524,13 +524,13 @@ def linear(F, I, args, y, x, w, b, m, k, n):
         gemm(F, I, args, 0, 0, m, n, k, F1, x, k, w, n, F0, y, n)
 
 
-@njit(**KERNEL)
+@kernel()
 def linear_dx(F, I, args, dx, dy, w, m, k, n, more):
     if m > 0:
         gemm(F, I, args, 0, 1, m, k, n, F1, dy, n, w, n, F1 if more else F0, dx, k)
 
 
-@njit(**KERNEL)
+@kernel()
 def linear_dw(F, I, args, gw, gb, x, dy, m, k, n):
     """Accumulate the gradients of w and (gb >= 0) b."""
     if m == 0:
@@ -540,7 +540,7 @@ def linear_dw(F, I, args, gw, gb, x, dy, m, k, n):
         add_row_sum(F, gb, dy, m, n)
 
 
-@njit(**KERNEL)
+@kernel(floats="epsilon")
 def layer_norm(F, y, x, gain, bias, m, c, epsilon):
     for r in range(m):
         p = x + r * c
@@ -557,7 +557,7 @@ def layer_norm(F, y, x, gain, bias, m, c, epsilon):
             put(F, y + r * c + j, (at(F, p + j) - mean) * scale * at(F, gain + j) + at(F, bias + j))
 
 
-@njit(**KERNEL)
+@kernel(floats="epsilon")
 def layer_norm_bwd(F, dx, x, gain, ggain, gbias, dy, m, c, epsilon, wanted, more):
     """`wanted`: whether dx is asked for. With u = (x - mean) / std and v = dy * gain: dx = (v - mean(v) - u * mean(v * u)) / std."""
     size = np.float32(c)
@@ -610,7 +610,7 @@ def fold(h, n):
     return mix(h ^ unsigned(n))
 
 
-@njit(**KERNEL)
+@kernel(floats="rate", unsigned="key")
 def dropout(F, y, x, key, count, rate, more):
     """y = (y if more) + x * mask / (1 - rate); the mask is a function of `key` alone, so that backward draws the same."""
     keep = F1 / (F1 - rate)
@@ -624,7 +624,7 @@ def dropout(F, y, x, key, count, rate, more):
 # ------------------------------------------------------------------------------------------ losses, metrics
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def cross_entropy(F, I, x, ids, m, c):
     """Return the sum over rows of -log softmax(x)[id], in float64 from the difference to the largest, finite for any finite logits."""
     total = 0.0
@@ -642,7 +642,7 @@ def cross_entropy(F, I, x, ids, m, c):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="weight")
 def cross_entropy_bwd(F, I, dx, x, ids, m, c, weight, more):
     for r in range(m):
         a = x + r * c
@@ -662,7 +662,7 @@ def cross_entropy_bwd(F, I, dx, x, ids, m, c, weight, more):
             put(F, d + j, (at(F, d + j) + g) if more else g)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def accuracy(F, I, x, ids, m, c):
     hits = 0
     for r in range(m):
@@ -675,7 +675,7 @@ def accuracy(F, I, x, ids, m, c):
     return np.float64(hits)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def top_k(F, I, x, ids, m, c, k):
     hits = 0
     for r in range(m):
@@ -692,7 +692,7 @@ def top_k(F, I, x, ids, m, c, k):
     return np.float64(hits)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def known_labels(I, ids, m):
     k = 0
     for r in range(m):
@@ -700,7 +700,7 @@ def known_labels(I, ids, m):
     return k
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def known_values(F, t, count):
     k = 0
     for i in range(count):
@@ -711,7 +711,7 @@ def known_values(F, t, count):
 # Targets that are NaN (none) are left out of everything below.
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def squared(F, x, t, count):
     total = 0.0
     for i in range(count):
@@ -720,14 +720,14 @@ def squared(F, x, t, count):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="weight")
 def squared_bwd(F, g, x, t, count, weight):
     for i in range(count):
         d = weight * np.float32(2) * (at(F, x + i) - at(F, t + i))
         put(F, g + i, d if at(F, t + i) == at(F, t + i) else F0)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def absolute(F, x, t, count):
     total = 0.0
     for i in range(count):
@@ -736,14 +736,14 @@ def absolute(F, x, t, count):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="weight")
 def absolute_bwd(F, g, x, t, count, weight):
     for i in range(count):
         d = at(F, x + i) - at(F, t + i)
         put(F, g + i, weight if d > F0 else (-weight if d < F0 else F0))
 
 
-@njit(**KERNEL)
+@kernel(floats="delta", returns=types.float64)
 def huber(F, x, t, count, delta):
     total = 0.0
     wide = np.float64(delta)
@@ -754,7 +754,7 @@ def huber(F, x, t, count, delta):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="delta weight")
 def huber_bwd(F, g, x, t, count, delta, weight):
     for i in range(count):
         d = at(F, x + i) - at(F, t + i)
@@ -762,7 +762,7 @@ def huber_bwd(F, g, x, t, count, delta, weight):
         put(F, g + i, weight * v if at(F, t + i) == at(F, t + i) else F0)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def binary_cross_entropy(F, x, t, count):
     """Sum of max(z, 0) - z * t + log(1 + exp(-|z|)): stable for any finite logit z."""
     total = 0.0
@@ -773,14 +773,14 @@ def binary_cross_entropy(F, x, t, count):
     return total
 
 
-@njit(**KERNEL)
+@kernel(floats="weight")
 def binary_cross_entropy_bwd(F, g, x, t, count, weight):
     for i in range(count):
         s = F1 / (F1 + exp(-at(F, x + i)))
         put(F, g + i, weight * (s - at(F, t + i)) if at(F, t + i) == at(F, t + i) else F0)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.float64)
 def binary_accuracy(F, x, t, count):
     hits = 0
     for i in range(count):
@@ -789,7 +789,7 @@ def binary_accuracy(F, x, t, count):
     return np.float64(hits)
 
 
-@njit(**KERNEL)
+@kernel()
 def subtract(F, y, x, count, more):
     """y = (y if more) - x"""
     for i in range(count):
@@ -797,7 +797,7 @@ def subtract(F, y, x, count, more):
         put(F, y + i, old - at(F, x + i))
 
 
-@njit(**KERNEL)
+@kernel(floats="weight")
 def subtract_product(F, y, x, weight, count, more):
     """y = (y if more) - weight * x"""
     for i in range(count):
@@ -805,7 +805,7 @@ def subtract_product(F, y, x, weight, count, more):
         put(F, y + i, old - weight * at(F, x + i))
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def finite(F, x, count):
     """1 if none of the numbers is NaN or infinite. Looks at x - x, which fast-math leaves alone without nnan and ninf."""
     for i in range(count):

@@ -6,13 +6,11 @@ are orders to layers. Counters and queues of a segment are touched by its owner 
 
 from __future__ import annotations
 
-from numba import njit
-
 from ampc.codegen.layout import BIG as _BIG
 from ampc.codegen.layout import INDEX_BITS as _INDEX_BITS
 from ampc.codegen.layout import SEG as _SEG
 from ampc.codegen.layout import H, Q, R, S
-from ampc.runtime.native import KERNEL, at, load_acquire, put, store_release
+from ampc.runtime.native import at, kernel, load_acquire, put, store_release
 from ampc.runtime.rows import finite
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -36,7 +34,7 @@ FULL_RING = 1
 FULL_QUEUE = 2
 
 
-@njit(**KERNEL)
+@kernel()
 def ready(I, w, q, slot, idx):
     """Put a token into the ready queue q of this worker."""
     c = I[QUEUE0] + q * QUEUE
@@ -49,7 +47,7 @@ def ready(I, w, q, slot, idx):
     put(I, c + TAIL, tail + 1)
 
 
-@njit(**KERNEL)
+@kernel()
 def arrive(I, w, q, slot, idx, amount):
     """Count a message to a segment of this worker; the token is ready once all have come."""
     record = I[SEG0] + (q >> 1) * SEG
@@ -70,7 +68,7 @@ def arrive(I, w, q, slot, idx, amount):
         ready(I, w, q, slot, idx)
 
 
-@njit(**KERNEL)
+@kernel()
 def pass_on(I, w, to, q, slot, idx, amount):
     """Stage a token in the ring to worker `to`; `publish` makes it visible."""
     c = I[RING0] + (w * I[WORKERS] + to) * RING
@@ -88,7 +86,7 @@ def pass_on(I, w, to, q, slot, idx, amount):
     put(I, c + RING_STAGED, staged + 1)
 
 
-@njit(**KERNEL)
+@kernel()
 def publish(I, w):
     """Make what was staged visible to the other workers, a firing's messages at once."""
     workers = I[WORKERS]
@@ -99,7 +97,7 @@ def publish(I, w):
             store_release(I, c + RING_TAIL, staged)
 
 
-@njit(**KERNEL)
+@kernel()
 def send(I, w, q, slot, idx, amount):
     """Send a message: counted here if this worker owns the segment, else staged for the owner."""
     owner = at(I, I[SEG0] + (q >> 1) * SEG + OWNER)
@@ -109,7 +107,7 @@ def send(I, w, q, slot, idx, amount):
         pass_on(I, w, owner, q, slot, idx, amount)
 
 
-@njit(**KERNEL)
+@kernel()
 def blame(F, I, w, n, x, starts, cols, segment):
     """A loss was not finite: note the first instance whose operand is not, or the first of the firing."""
     block = I[WORK0] + w * I[WORK_STRIDE]

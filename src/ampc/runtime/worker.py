@@ -1,6 +1,6 @@
 """The worker loop: take what arrived, admit instances (the source's owner), choose a queue, fire it, publish.
 
-The same `turn` serves the threads (`run`) and the one-thread step driver (`run_step`, whose order a seed decides). `fire` is the model's
+The same `turn` serves the threads (`work`) and the one-thread step driver (`step`, whose order a seed decides). `fire` is the model's
 generated code; nothing here knows of models.
 """
 
@@ -12,8 +12,9 @@ from numba import njit, types
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import H, L, P, Q, S
-from ampc.runtime.native import JIT, KERNEL, at, load_acquire, pause, put, signed, store_release, times, unsigned
-from ampc.runtime.optimizer import NEARLY, update, weight_of
+from ampc.runtime import optimizer, tokens
+from ampc.runtime.native import ENTRY, FIRE, JIT, KERNEL, at, ensure, load_acquire, pause, pointer, put, signed, store_release, times, unsigned
+from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
 from ampc.runtime.tokens import (
     BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
     RING_TAIL, SEG, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, pass_on, publish, ready,
@@ -32,6 +33,7 @@ STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, GROUP, COHORT0, COHORTS, IDLE, B
 TAKE, LAYERS_FROM, LAYERS_N, ROWS = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value, Q.ROWS.value
 LAYER_OWNER, WEIGHT, FREQUENCY = L.OWNER.value, P.WEIGHT.value, P.FREQUENCY.value
 LAYER, HYPER = _LAYER, _HYPER
+FLUSH = 1 << 30
 GEMM_WORDS = 16
 BEAT = 8
 """Within a worker's block, after the token arrays: words for gemm, and the count of turns that did something."""
@@ -275,17 +277,15 @@ def turn(fire, F, I, D, XF, XI, O, w):
 
 
 _F, _I, _D = types.float32[::1], types.int64[::1], types.float64[::1]
-_FIRE = types.FunctionType(types.void(_F, _I, _D, _F, _I, _F, types.int64, types.int64, types.int64))
-_WORKER = types.void(_FIRE, _F, _I, _D, _F, _I, _F, types.int64)
 
 
-def _compiled(signature):
-    return njit(signature, **KERNEL) if JIT else (lambda f: f)
+def _compiled(f):
+    return njit(types.void(types.FunctionType(FIRE), _F, _I, _D, _F, _I, _F, types.int64), **ENTRY)(f) if JIT else f
 
 
-@_compiled(_WORKER)
-def run(fire, F, I, D, XF, XI, O, w):
-    """Worker w of the threads driver: turns until STOP or ERROR."""
+@njit(**KERNEL)
+def work(fire, F, I, D, XF, XI, O, w):
+    """Turns until STOP or ERROR."""
     idle = 0
     beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
     while load_acquire(I, STOP) == 0 and load_acquire(I, ERROR) == 0:
@@ -297,12 +297,9 @@ def run(fire, F, I, D, XF, XI, O, w):
             pause(idle)
 
 
-@_compiled(_WORKER)
-def run_step(fire, F, I, D, XF, XI, O, workers):
-    """The step driver: all workers on one thread, the next one drawn from the seed; stops when nothing is left to do.
-
-    Returns every 4096 turns as well, so that the caller can look at progress.
-    """
+@njit(**KERNEL)
+def step(fire, F, I, D, XF, XI, O, workers):
+    """4096 turns, or fewer if nothing is left to do; the worker of each is drawn."""
     for _ in range(4096):
         if I[STOP] != 0 or I[ERROR] != 0:
             return
@@ -310,3 +307,20 @@ def run_step(fire, F, I, D, XF, XI, O, workers):
         if turn(fire, F, I, D, XF, XI, O, w):
             beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
             put(I, beat, at(I, beat) + 1)
+
+
+ensure((*tokens.__dict__, *optimizer.__dict__))
+
+
+@_compiled
+def run(fire, F, I, D, XF, XI, O, w):
+    """Worker w of the threads driver, some turns of all -w workers of the step driver (w < 0), or the flush at the end of a pass (w = FLUSH).
+
+    The step driver returns now and then, so that the caller can look at progress.
+    """
+    if w == FLUSH:
+        flush(pointer(F), pointer(I), pointer(D))
+    elif w >= 0:
+        work(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), w)
+    else:
+        step(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), -w)
