@@ -244,6 +244,21 @@ def test_loss_that_is_not_finite_stops_the_run_and_names_the_epoch(tmp_path: Pat
     assert [p.name for p in (tmp_path / "r" / "checkpoints").iterdir()] == ["000001"]
 
 
+def test_poisoned_weights_are_noticed_before_they_are_saved(tmp_path: Path) -> None:
+    def poison(engine: FakeEngine) -> None:
+        def on_pass(train: bool, epoch: int) -> None:
+            if epoch == 1:
+                engine.set_parameters({"w.w": np.full((1, 1), np.inf)})
+                engine.nan_epochs = set()
+
+        engine.on_pass = on_pass
+
+    run = Run(tmp_path / "r", prepare=poison, learning_rate=0.0)
+    with pytest.raises(AmpError, match=r"AMP715.*is not a finite number in epoch 2"):
+        run.session.train(q_data([[0.0]], [0.0]))
+    assert [p.name for p in (tmp_path / "r" / "checkpoints").iterdir()] == ["000001"]
+
+
 def test_skip_undoes_the_epoch_and_ignore_goes_on(tmp_path: Path) -> None:
     skip = Run(tmp_path / "s", prepare=lambda e: e.nan_epochs.add(1), on_nan="skip")
     summary = skip.session.train(DATA)

@@ -78,7 +78,7 @@ def test_killed_at_random_moments_and_resumed(place: Path) -> None:
 def test_signal_drains_and_a_resumed_run_sees_each_row_once(place: Path, number: int, code: int) -> None:
     process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000", "--json")
     deadline = time.monotonic() + 60
-    while not has_checkpoint(place / "r") and time.monotonic() < deadline:
+    while not has_checkpoint(place / "r") and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(number)
     status, out = finish(process)
@@ -94,7 +94,7 @@ def test_signal_drains_and_a_resumed_run_sees_each_row_once(place: Path, number:
 def test_two_signals_stop_at_once(place: Path) -> None:
     process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000")
     deadline = time.monotonic() + 60
-    while not has_checkpoint(place / "r") and time.monotonic() < deadline:
+    while not has_checkpoint(place / "r") and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     for _ in range(2):
         process.send_signal(signal.SIGINT)

@@ -100,8 +100,8 @@ CODES: dict[str, Explanation] = {
         "ampc run manifest.json --group-by-length --group 100",
     ),
     "AMP715": Explanation(
-        "the loss is not a finite number",
-        "The mean loss of an epoch became infinite or not a number, most often because the learning rate is too high. "
+        "the loss or a weight is not a finite number",
+        "The mean loss of an epoch, or a weight, became infinite or not a number, most often because the learning rate is too high. "
         "With `--on-nan stop` the run fails and keeps "
         "the last checkpoint; `skip` undoes the epoch and goes on (three times in succession at most); `ignore` goes on.",
         "ampc run manifest.json --learning-rate 1000",

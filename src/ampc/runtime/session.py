@@ -187,8 +187,9 @@ class Session:
                 self.summary.stopped = "interrupted"
                 self._checkpoint(training.n)
                 return
-            if not math.isfinite(result.loss) and o.on_nan != "ignore":
-                self._not_finite(epoch, before)
+            bad = "" if o.on_nan == "ignore" else self._not_finite_in(result)
+            if bad:
+                self._not_finite(bad, epoch, before)
                 continue
             state.undone = 0
             checked, validation_s = self._validate(validation, epoch, interrupts)
@@ -308,7 +309,13 @@ class Session:
             return "patience"
         return ""
 
-    def _not_finite(self, epoch: int, before: tuple[dict[str, Array], dict[str, Array]] | None) -> None:
+    def _not_finite_in(self, result: EpochResult) -> str:
+        """Return what isn't finite after a pass, "" if all is; weights may be poisoned by the last updates while the loss still looks well."""
+        if not math.isfinite(result.loss):
+            return "the loss"
+        return next((f"a weight of `{name}`" for name, a in self.engine.parameters.items() if not np.isfinite(a).all()), "")
+
+    def _not_finite(self, what: str, epoch: int, before: tuple[dict[str, Array], dict[str, Array]] | None) -> None:
         """Obey `on_nan`: fail, or undo the epoch and go on with the next."""
         state = self.state
         state.undone += 1
@@ -316,7 +323,7 @@ class Session:
             times = f" in {state.undone} epochs in succession" if before is not None else f" in epoch {epoch + 1}"
             raise error(
                 "AMP715",
-                f"the loss is not a finite number{times}",
+                f"{what} is not a finite number{times}",
                 exit_code=3,
                 help="lower `learning_rate`, or set `clip_norm`; the last checkpoint is from before",
                 notes=(f"`on_nan` is `{self.options.on_nan}`",),
@@ -324,7 +331,7 @@ class Session:
         self.engine.set_parameters(before[0])
         self.engine.set_optimizer_state(before[1])
         state.parts, state.ledger, state.epoch = [], np.zeros(0, np.int64), epoch + 1
-        self.on_event(Note(f"the loss of epoch {epoch + 1} is not a finite number: the epoch is undone"))
+        self.on_event(Note(f"{what} is not a finite number after epoch {epoch + 1}: the epoch is undone"))
 
     # ------------------------------------------------------------------------------------------ checkpoints
 
