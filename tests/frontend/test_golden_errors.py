@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ NAMES = sorted(p.stem for p in FOLDER.glob("*.amp"))
 INTERNAL = ("__ANON", "_NEWLINE", "_INDENT", "_DEDENT", "_SKIPPED", "RPAR", "LSQB", "$END", "Token(", "Tree(", "AT_MOST", "PLUS_EQUAL")
 
 
+@functools.cache
 def diagnostics(name: str) -> AmpError | None:
     text = (FOLDER / f"{name}.amp").read_text(encoding="utf-8")
     try:

@@ -23,6 +23,10 @@ def check(model: ast.Model) -> None:
     top = Declarations(model, out).check()
     expansion(model, out)
     calls = Calls(model, out)
+    for s in model.body:
+        if isinstance(s, ast.Assign) and len(s.values) == 1 and isinstance(s.values[0], ast.Call) and calls.is_unknown(s.values[0].function.id):
+            for t in s.targets:  # most likely a layer of a misspelt kind: its uses in functions aren't reported
+                top.names.setdefault(t.id, Binding(t.id, "broken", t.span))
     statements = Statements(model, out, calls)
     for function in model.functions:
         inner = Scope("def", top)

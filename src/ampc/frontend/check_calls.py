@@ -19,7 +19,7 @@ class Calls:
         self.fields = {f.name: f for f in reversed(model.fields)}
         self.layers = {x.name: x for x in reversed(model.layers)}
         self.functions = {f.name: f for f in reversed(model.functions)}
-        self.parameters = {p.name for p in model.parameters}
+        self.misused: set[str] = set()
 
     # -------------------------------------------------------------------------------------------- expressions
 
@@ -116,7 +116,10 @@ class Calls:
             case "axis":
                 help_ = f"work over its elements: `sum({e.id}, x)`, `each i in {e.id}:`"
                 self.out.report("AMP215", f"`{e.id}` is an axis, not a value", e.span, also=declared, help=help_)
+            case "layer" | "function" if e.id in self.misused:
+                pass
             case "layer" | "function":
+                self.misused.add(e.id)
                 self.out.report("AMP215", f"`{e.id}` is {NOUN[found.kind]}, not a value", e.span, also=declared, help=f"apply it: `{e.id}(x)`")
             case "element":
                 axis = f"`{found.axis}`" if found.axis != "?" else "an axis"
@@ -277,6 +280,10 @@ class Calls:
         self._operands(e, scope)
         return 1
 
+    def is_unknown(self, name: str) -> bool:
+        """Whether nothing that can be called has this name."""
+        return name not in self.layers and name not in self.functions and name not in FUNCTIONS
+
     def _operands(self, e: ast.Call, scope: Scope) -> None:
         for arg in e.args:
             self.value(arg, scope, "target")
@@ -296,7 +303,10 @@ class Calls:
         elif name in ALIASES:
             self.out.report("AMP212", f"there is no function `{name}`", span, help=f"write `{ALIASES[name]}`")
         else:
-            help_ = did_you_mean(name, [*self.functions, *self.layers, *FUNCTIONS]) or "`docs/language.md` lists the functions; `def` makes new ones"
+            help_ = (
+                did_you_mean(name, [*self.functions, *self.layers, *FUNCTIONS, *LAYERS])
+                or "`docs/language.md` lists the functions; `def` makes new ones"
+            )
             self.out.report("AMP212", f"there is no function `{name}`", span, help=help_)
 
     def _layer(self, e: ast.Call, layer: ast.Layer, scope: Scope) -> None:
@@ -361,12 +371,12 @@ class Calls:
             found = scope.find(first.id) if isinstance(first, ast.Name) else None
             if isinstance(first, ast.Name) and found is not None and found.kind == "axis":
                 scope.read(first.id, first.span, False)
-            else:
+            elif not isinstance(first, ast.Name) or found is not None or self.out.once(first.id):
                 what = f"`{first.id}` is none" if isinstance(first, ast.Name) else "this is none"
                 near = did_you_mean(first.id, self.axes) if isinstance(first, ast.Name) else None
                 help_ = near or f"the axes are {', '.join(f'`{a}`' for a in self.axes) or 'declared in the `instance:` block'}"
                 self.out.report("AMP204", f"`{known.name}` of two operands wants an axis first, {what}", first.span, help=help_)
-        elif len(args) != len(known.operands):
+        elif len(args) != len(known.operands) and all(k.name in {o.name for o in known.options} for k in e.keywords):
             n = len(known.operands)
             usage = f"`{known.usage}`" + (f" or `{known.name}(axis, {known.operands[0].name})`" if known.over_axis else "")
             self.out.report("AMP213", f"`{known.name}` takes {n} operand{'s' * (n != 1)}, got {len(args)}", e.span, help=f"write {usage}")

@@ -63,6 +63,8 @@ class Declarations:
                 pass
             case ast.Name():
                 found = self.top.names.get(e.id)
+                if found is None and not self.out.once(e.id):
+                    return
                 if found is None:
                     known = [n for n, b in self.top.names.items() if b.kind == "parameter"]
                     self.out.report(
@@ -92,7 +94,7 @@ class Declarations:
         if found is not None:
             message, also = f"`{name.id}` is {NOUN[found.kind]}, not an axis", (Label(found.span, "declared here"),)
             self.out.report("AMP204", message, name.span, also=also, help=_axes_help(axes))
-        else:
+        elif self.out.once(name.id):
             self.out.report("AMP204", f"there is no axis `{name.id}`", name.span, help=did_you_mean(name.id, axes) or _axes_help(axes))
         return False
 
@@ -111,8 +113,19 @@ class Declarations:
                 self.out.report("AMP207", text, a.parent.span, help="an outermost axis is declared without brackets: `axis node`")
 
     def _field(self, f: ast.Field) -> None:
+        before = len(self.out.errors)
+        self._check_field(f)
+        known = f.kind.id in TYPES or self._is_axis(f.kind.id)  # what isn't may have been told of another field
+        known = known and (f.axis is None or self._is_axis(f.axis.id))
+        known = known and not (isinstance(f.columns, ast.Name) and f.columns.id not in self.top.names)
+        if (len(self.out.errors) > before or not known) and self.top.names[f.name].span == f.span:
+            self.top.names[f.name] = Binding(f.name, "broken", f.span)
+
+    def _check_field(self, f: ast.Field) -> None:
         kind = f.kind.id
         if kind not in TYPES and not self._is_axis(kind):
+            if not self.out.once(kind):
+                return
             known = [*TYPES, *(a.name for a in self.model.axes)]
             help_ = did_you_mean(kind, known) or "a field is `int`, `float`, `flag` or an element of an axis"
             self.out.report(
@@ -121,6 +134,7 @@ class Declarations:
                 f.kind.span,
                 help={"bool": "write `flag`", "index": "write the axis it points into"}.get(kind, help_),
             )
+            return
         if f.axis is not None:
             self.axis(f.axis)
         if f.columns is not None:
@@ -131,7 +145,13 @@ class Declarations:
                     f.columns.span,
                     help=f"write a field for each, or `axis column[{f.axis.id if f.axis else 'axis'}]`",
                 )
-            self.constant(f.columns, f"the width of `{f.name}`")
+            if isinstance(f.columns, ast.Name) and f.axis is None and f.columns.id not in self.top.names:
+                known = [n for n, b in self.top.names.items() if b.kind in ("axis", "parameter")]
+                help_ = did_you_mean(f.columns.id, known) or _axes_help([a.name for a in self.model.axes])
+                if self.out.once(f.columns.id):
+                    self.out.report("AMP204", f"`{f.columns.id}` is neither an axis nor a parameter", f.columns.span, help=help_)
+            else:
+                self.constant(f.columns, f"the width of `{f.name}`")
         if f.below is not None:
             if kind != "int":
                 self.out.report("AMP206", f"only an int has a bound, `{f.name}` is of type `{kind}`", f.below.span, help="leave `< …` out")
@@ -151,14 +171,14 @@ class Declarations:
         if known is None:
             self.out.report("AMP208", f"there is no layer `{kind}`", layer.kind.span, help=self._layer_help(kind))
             return
-        if len(layer.args) != len(known.operands):
+        options = {o.name: o for o in known.options}
+        if len(layer.args) != len(known.operands) and all(k.name in options for k in layer.keywords):
             wanted = ", ".join(f"`{o.name}`" for o in known.operands)
             sizes = f"{len(known.operands)} size{'s' * (len(known.operands) > 1)}"
             message = f"`{kind}` takes {sizes} ({wanted}), got {len(layer.args)}"
             self.out.report("AMP209", message, layer.kind.span, help=f"write `{layer.name} = {kind}({', '.join(o.name for o in known.operands)})`")
         for operand, value in zip(known.operands, layer.args, strict=False):
             self.constant(value, f"`{operand.name}` of `{layer.name}`")
-        options = {o.name: o for o in known.options}
         for k in layer.keywords:
             if k.name not in options:
                 help_ = did_you_mean(k.name, options) or f"`{kind}` knows {', '.join(f'`{o}`' for o in options)}"

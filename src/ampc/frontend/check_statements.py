@@ -51,7 +51,7 @@ class Statements:
         if len(s.values) == 1 and isinstance(s.values[0], ast.Call):
             call = s.values[0]
             n = self.calls.call(call, scope)
-            if n != len(s.targets):
+            if n != len(s.targets) and not self.calls.is_unknown(call.function.id):
                 gives = f"`{call.function.id}` returns {n} value{'s' * (n > 1)}, {len(s.targets)} {'is' if len(s.targets) == 1 else 'are'} named"
                 f = self.calls.functions.get(call.function.id)
                 also = (Label(f.span, "declared here"),) if f is not None else ()
@@ -61,6 +61,9 @@ class Statements:
                 self.calls.value(v, scope, "target" if isinstance(v, ast.Name | ast.Index) else "value")
         for t in s.targets:
             self.bind(t.id, t.span, scope)
+            unknown = isinstance(s.values[0], ast.Call) and self.calls.is_unknown(s.values[0].function.id)
+            if unknown and t.id in scope.assigned:
+                scope.names[t.id] = Binding(t.id, "broken", t.span)
 
     def bind(self, name: str, span: Span, scope: Scope, axis: str = "") -> None:
         """Give `name` a value in `scope`, after a look at what it hides."""
@@ -98,6 +101,8 @@ class Statements:
                 continue
             also = (Label(read, "read here"), Label(found.span, "its value before the block"))
             block.excused.add(name)
+            if block.unsure:
+                return
             if block.form == "loop":
                 help_ = f"write `carry {name}` at the head of the loop, or use another name inside"
                 self.out.report("AMP220", f"every turn would read the `{name}` from before the loop", span, also=also, help=help_)
@@ -176,7 +181,7 @@ class Statements:
             if f is not None and f.axis is not None:
                 help_ = f"`{name.id}` lies over `{f.axis.id}`: write `in {f.axis.id}` and read `{name.id}[…]`"
             self.out.report("AMP204", f"`{name.id}` is {NOUN[found.kind]}, not an axis", name.span, also=also, help=help_)
-        else:
+        elif self.out.once(name.id):
             self.out.report("AMP204", f"there is no axis `{name.id}`", name.span, help=help_)
         return False
 
@@ -213,9 +218,11 @@ class Statements:
             seen[c.id] = c.span
             found = scope.read(c.id, c.span, False)
             if found is None:
-                help_ = f"give it a value first: `{c.id} = zeros(columns)`"
+                values = [n for n in scope.visible() if (b := scope.find(n)) is not None and b.kind in ("value", "carried")]
+                help_ = did_you_mean(c.id, values) or f"give it a value first: `{c.id} = zeros(columns)`"
                 self.out.report("AMP218", f"`{c.id}` has no value before the loop", c.span, help=help_)
-            elif found.kind not in ("value", "carried"):
+                inner.unsure = True
+            elif found.kind not in ("value", "carried", "broken"):
                 also = (Label(found.span, "declared here"),)
                 help_ = f"give it another name first: `h = {c.id}`"
                 self.out.report("AMP218", f"`{c.id}` is {NOUN[found.kind]} and can't be carried", c.span, also=also, help=help_)
@@ -223,7 +230,7 @@ class Statements:
 
     def _close_carry(self, carry: tuple[ast.Name, ...], span: Span, scope: Scope, inner: Scope, form: Form) -> None:
         for c in carry:
-            if c.id not in inner.assigned:
+            if c.id not in inner.assigned and not inner.unsure:
                 help_ = f"assign it: `{c.id} = …`, or leave it out of `carry`"
                 self.out.report("AMP219", f"`{c.id}` is carried but never assigned in the {form}", c.span, help=help_)
             found = scope.find(c.id)

@@ -75,10 +75,19 @@ def _opens_inline(line: Line) -> bool:
     return False
 
 
+@dataclasses.dataclass(slots=True)
+class Level:
+    """An open block: its indentation, whether _INDENT was emitted for it, and wrong indentations that are taken for it."""
+
+    indent: int
+    emitted: bool
+    also: set[int] = dataclasses.field(default_factory=set)
+
+
 def layout(lines: list[Line], file: str, errors: list[Diagnostic]) -> list[Placed]:
     """Return the stream for the parser. Raises AmpError where blocks are nested too deep."""
     out: list[Placed] = []
-    stack: list[tuple[int, bool]] = [(lines[0].indent, False)]  # indentation, whether _INDENT was emitted for it
+    stack = [Level(lines[0].indent, False)]
     previous: Line | None = None
     for number, line in enumerate(lines):
         if previous is not None:
@@ -90,20 +99,22 @@ def layout(lines: list[Line], file: str, errors: list[Diagnostic]) -> list[Place
     last = len(lines) - 1
     if _is_empty_block(previous, None):
         _empty(previous, last, out, file, errors)
-    out += [Placed(made("_DEDENT", "", previous.end), last) for _, emitted in stack if emitted]
+    out += [Placed(made("_DEDENT", "", previous.end), last) for level in stack if level.emitted]
     return out
 
 
-def _step(previous: Line, line: Line, number: int, stack: list[tuple[int, bool]], out: list[Placed], file: str, errors: list[Diagnostic]) -> None:
+def _step(previous: Line, line: Line, number: int, stack: list[Level], out: list[Placed], file: str, errors: list[Diagnostic]) -> None:
     """Emit what lies between two lines: an indentation, ends of blocks, or a mistake."""
     before = made("", "", previous.end)
-    if line.indent > stack[-1][0]:
+    if line.indent in stack[-1].also:
+        return
+    if line.indent > stack[-1].indent:
         opens = previous.end.type == "_COLON"
         if not opens and not line.broken and not previous.broken:
             label = Label(_margin(line, file), "deeper than the line above")
             errors.append(Diagnostic("AMP112", "unexpected indentation", label, help="only a line that ends with `:` opens a block"))
         line.broken = line.broken or not opens
-        stack.append((line.indent, opens))
+        stack.append(Level(line.indent, opens))
         if len(stack) > MAX_NESTING:
             raise AmpError([*errors, Diagnostic("AMP183", f"blocks are nested more than {MAX_NESTING} deep", Label(span_of(line.tokens[0], file)))])
         if opens:
@@ -111,16 +122,16 @@ def _step(previous: Line, line: Line, number: int, stack: list[tuple[int, bool]]
         return
     if _is_empty_block(previous, line):
         _empty(previous, number - 1, out, file, errors)
-    while line.indent < stack[-1][0] and len(stack) > 1:
-        _, emitted = stack.pop()
-        if emitted:
+    while line.indent < stack[-1].indent and line.indent not in stack[-1].also and len(stack) > 1:
+        if line.indent > stack[-2].indent and line.indent not in stack[-2].also:  # between two blocks: the inner one was meant
+            if not line.broken:
+                help_ = "line it up with the first line of its block"
+                errors.append(Diagnostic("AMP113", "the indentation fits no open block", Label(_margin(line, file)), help=help_))
+            line.broken = True
+            stack[-1].also.add(line.indent)
+            return
+        if stack.pop().emitted:
             out.append(Placed(made("_DEDENT", "", before), number - 1))
-    if line.indent != stack[-1][0]:
-        if not line.broken:
-            label = Label(_margin(line, file))
-            errors.append(Diagnostic("AMP113", "the indentation fits no open block", label, help="line it up with the first line of its block"))
-        line.broken = True
-        stack.append((line.indent, False))
 
 
 def _is_empty_block(line: Line, following: Line | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import itertools
 from collections.abc import Set
 
 from lark import Lark, Token, Tree
@@ -43,13 +44,27 @@ def parse(text: str, file: str = "model.amp") -> ast.Model:
     for number, line in enumerate(lines):
         if line.tokens[0] in CONDITIONS and _place(lines, number) == "train":
             _as_text(line, text)
+    extents = [(line.tokens[0].line or 1, line.end.end_line or 1) for line in lines]
     tree = _tree(lines, file, errors)
     builder = Builder(file, lenient=bool(errors))
     model = builder.model(tree) if tree is not None else None
-    errors += builder.errors
+    errors += [d for d in builder.errors if not _on_wrong_line(d, errors, extents)]
     if errors or model is None:
-        raise AmpError(_in_order(errors))
+        raise AmpError(_in_order(_without_echoes(errors, extents)))
     return model
+
+
+def _on_wrong_line(d: Diagnostic, errors: list[Diagnostic], extents: list[tuple[int, int]]) -> bool:
+    """Whether something on the same logical line was reported before."""
+    line = d.primary.span.line if d.primary else 0
+    return any(a <= line <= b and any(e.primary is not None and a <= e.primary.span.line <= b for e in errors) for a, b in extents)
+
+
+def _without_echoes(errors: list[Diagnostic], extents: list[tuple[int, int]]) -> list[Diagnostic]:
+    """Leave out wrong indentation right below a line that is wrong itself: what it was meant to open isn't known."""
+    wrong = {e.primary.span.line for e in errors if e.primary and e.code not in ("AMP112", "AMP113")}
+    below = {after[0] for before, after in itertools.pairwise(extents) if any(before[0] <= n <= before[1] for n in wrong)}
+    return [e for e in errors if not (e.code in ("AMP112", "AMP113") and e.primary and e.primary.span.line in below)]
 
 
 def _as_text(line: Line, text: str) -> None:

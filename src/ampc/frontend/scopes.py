@@ -49,7 +49,8 @@ class Binding:
 class Scope:
     """One block. `bare` and `indexed` are the outer names that were read in it; `stale` those whose newer value ended with its block.
 
-    `narrowed` is the selector that isn't none in an arm; `excused` are names whose missing `carry` was reported.
+    `narrowed` is the selector that isn't none in an arm; `excused` are names whose missing `carry` was reported;
+    `unsure` a loop whose `carry` names something unknown, perhaps one of the names that it should carry.
     """
 
     form: Form
@@ -66,6 +67,7 @@ class Scope:
     gathered: dict[str, ast.Accumulate] = dataclasses.field(default_factory=dict)
     narrowed: object = None
     excused: set[str] = dataclasses.field(default_factory=set)
+    unsure: bool = False
 
     def chain(self) -> Iterator[Scope]:
         """Yield the scopes from this one outwards."""
@@ -109,6 +111,12 @@ class Reporter:
         self.errors: list[Diagnostic] = []
         self.seen: set[tuple[str, Span]] = set()
         self.undefined: set[str] = set()
+
+    def once(self, name: str) -> bool:
+        """Whether an unknown name is met for the first time."""
+        known = name in self.undefined
+        self.undefined.add(name)
+        return not known
 
     def report(
         self,

@@ -292,7 +292,17 @@ def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_f
     elif "_AT_MOST" in accepts:
         help_ = "a loop that ends by itself has a bound: `at most 32`"
     elif "_COMMA" in accepts and token.type in ("NAME", "NUMBER", "_LPAR", "_LSQB"):
-        help_ = "a `,` or an operator is missing before it"
+        second = first.type == "NAME" and len(line.tokens) > 1 and token is line.tokens[1]
+        sign = (
+            "`:`"
+            if second and "_COLON" in accepts
+            else "`=`"
+            if second
+            else "`,`, `=` or an operator"
+            if "_EQUAL" in accepts
+            else "`,` or an operator"
+        )
+        help_ = f"a {sign} is missing before it"
     if token.type == "NAME" and (near := did_you_mean(str(token), [w.strip("`") for w in expected if w.startswith("`")])):
         help_ = near
     return Diagnostic("AMP110", f"expected {words}, found `{token}`", Label(span_of(token, file)), help=help_)
