@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ampc.data.dataset import Dataset
 from ampc.frontend import check, parse
 from ampc.ir.graph import Graph
 from ampc.ir.interpret import Interpreter
@@ -184,6 +185,20 @@ def random_instance(graph: Graph, rng: np.random.Generator, number: int = 0, mos
 def random_instances(graph: Graph, n: int, seed: int = 0, most: int = 4) -> list[Instance]:
     rng = np.random.default_rng(seed)
     return [random_instance(graph, rng, i, most) for i in range(n)]
+
+
+def dataset_of(graph: Graph, instances: Sequence[Instance]) -> Dataset:
+    """Return instances as the engine reads them."""
+    def joined(parts: list[Any], dtype: Any) -> Any:
+        return np.ascontiguousarray(np.concatenate(parts).astype(dtype))
+
+    axes = {a.name: np.cumsum([0] + [i.lengths[a.name] for i in instances]).astype(np.int64) for a in graph.axes}
+    inner = {
+        a.name: joined([axes[a.name][k : k + 1] + i.starts[a.name][:-1] for k, i in enumerate(instances)] + [axes[a.name][-1:]], np.int64)
+        for a in graph.axes if a.parent
+    }
+    columns = {f.name: joined([i.fields[f.name] for i in instances], np.float32 if f.kind == "float" else np.int64) for f in graph.fields}
+    return Dataset(len(instances), axes, inner, columns, "generated", graph.axes, graph.fields)
 
 
 def random_parameters(graph: Graph, seed: int = 0) -> dict[str, Any]:

@@ -36,15 +36,20 @@ def _keep(low: Lowering, frame: Frame, inner: Frame, axis: str, region: int) -> 
     for name, found in inner.names.items():
         match found:
             case Value() if found.scope is inner.scope:
-                frame.names[name] = Collected(found, axis, region, frame.scope)
-                low.collected.append(frame.names[name])  # type: ignore[arg-type]  # just made
+                frame.names[name] = _collected(low, frame, found, axis, region)
             case FieldValue() if found.ref.at == Coord(region) and found.decl.axis == axis:
                 frame.names[name] = dataclasses.replace(found, ref=FieldRef(found.ref.field), rows=axis)
             case FieldValue() if found.decl.kind != "index":
                 value = expressions.message(low, inner, found, found.span)
-                frame.names[name] = Collected(value, axis, region, frame.scope)
+                frame.names[name] = _collected(low, frame, value, axis, region)
             case _:
                 pass
+
+
+def _collected(low: Lowering, frame: Frame, element: Value, axis: str, region: int) -> Collected:
+    made = Collected(element, axis, region, frame.scope)
+    low.collected.append(made)
+    return made
 
 
 def visit(low: Lowering, frame: Frame, s: ast.Visit) -> None:
