@@ -22,6 +22,7 @@ from ampc.frontend.sentences import diagnose
 from ampc.frontend.tokens import MAX_ERRORS, Line, made, normal, scan
 
 
+MOST_WORK = 200_000  # tokens read in all while looking for further errors
 CONDITIONS = ("until", "watch")
 
 
@@ -82,8 +83,10 @@ def _as_text(line: Line, text: str) -> None:
 
 def _tree(lines: list[Line], file: str, errors: list[Diagnostic]) -> Tree[Token] | None:
     """Return the parse tree, or None where nothing is left to parse. Mends or drops one wrong line at a time."""
-    while len(errors) < MAX_ERRORS:
+    work = 0
+    while len(errors) < MAX_ERRORS and (work == 0 or work < MOST_WORK):
         stream = layout(lines, file, errors)
+        work += 2 * len(stream)
         tree, wrong = _attempt(stream)
         if tree is not None:
             return tree

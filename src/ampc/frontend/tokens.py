@@ -76,9 +76,11 @@ def scan(text: str, file: str, lexer: Lark, errors: list[Diagnostic]) -> list[Li
 
 
 def _tokens(lines: list[str], wrong: set[int], file: str, lexer: Lark, errors: list[Diagnostic]) -> list[list[Token]]:
-    """Return the tokens of each line that has any. A wrong character is reported (one for each line, in `wrong`) and read as a space."""
+    """Return the tokens of each line that has any.
+
+    A wrong character is reported (one for each line, whose number goes to `wrong`) and made a space in `lines`.
+    """
     physical: list[list[Token]] = []
-    lines = list(lines)
     first, count = 0, 0
     while first < len(lines):
         try:
