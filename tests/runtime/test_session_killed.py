@@ -47,8 +47,19 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def has_checkpoint(folder: Path) -> bool:
-    return any(folder.glob("checkpoints/[0-9]*"))
+def newest(folder: Path) -> str:
+    return max((p.name for p in folder.glob("checkpoints/[0-9]*")), default="")
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], folder: Path) -> None:
+    """Return once the process has written another checkpoint (or has ended)."""
+    before, deadline = newest(folder), time.monotonic() + 100
+    while newest(folder) == before and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def again(place: Path) -> list[str]:
+    return ["--resume", "killed"] if newest(place / "killed") else ["-o", "killed", "--force"]
 
 
 def test_killed_at_random_moments_and_resumed(place: Path) -> None:
@@ -56,17 +67,13 @@ def test_killed_at_random_moments_and_resumed(place: Path) -> None:
     epochs = ["--driver", "step", "--epochs", "30"]
     assert finish(start(place, "-o", "whole", *epochs))[0] == 0
     chance = random.Random(7)
-    killed = 0
-    for _ in range(12):
-        again = ["--resume", "killed"] if has_checkpoint(place / "killed") else ["-o", "killed", "--force"]
-        process = start(place, *again, *epochs)
-        time.sleep(chance.uniform(0.9, 1.8))
-        killed += process.poll() is None
+    for _ in range(4):
+        process = start(place, *again(place), *epochs)
+        wait_for_checkpoint(process, place / "killed")
+        time.sleep(chance.uniform(0.0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        if killed == 4:
-            break
-    assert finish(start(place, "--resume", "killed", *epochs))[0] == 0
+    assert finish(start(place, *again(place), *epochs))[0] == 0
     a, b = (load_file(place / name / "weights.safetensors") for name in ("whole", "killed"))
     assert a["w.w"].tobytes() == b["w.w"].tobytes()
     assert [(r["epoch"], r["instances"]) for r in records(place / "killed")] == [(e, ROWS) for e in range(1, 31)]
@@ -77,9 +84,7 @@ def test_killed_at_random_moments_and_resumed(place: Path) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_drains_and_a_resumed_run_sees_each_row_once(place: Path, number: int, code: int) -> None:
     process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000", "--json")
-    deadline = time.monotonic() + 60
-    while not has_checkpoint(place / "r") and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_checkpoint(process, place / "r")
     process.send_signal(number)
     status, out = finish(process)
     assert status == code
@@ -93,9 +98,7 @@ def test_signal_drains_and_a_resumed_run_sees_each_row_once(place: Path, number:
 
 def test_two_signals_stop_at_once(place: Path) -> None:
     process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000")
-    deadline = time.monotonic() + 60
-    while not has_checkpoint(place / "r") and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for_checkpoint(process, place / "r")
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.001)
@@ -104,10 +107,14 @@ def test_two_signals_stop_at_once(place: Path) -> None:
     assert finish(start(place, "--resume", "r", "--epochs", str(before + 1)))[0] == 0
 
 
-def test_a_signal_before_anything_runs_leaves_nothing(place: Path) -> None:
-    process = start(place, "-o", "r", "--epochs", "10000")
-    time.sleep(0.4)
+@pytest.mark.parametrize("delay_s", [0.02, 0.3, 0.8])
+def test_a_signal_while_it_starts_leaves_no_traceback(place: Path, delay_s: float) -> None:
+    program = "from ampc.cli import entry; print('go', flush=True); entry()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", program, "run", "manifest.json", "--data", "train.jsonl", "-o", "r", "--epochs", "10000"]
+    process = subprocess.Popen(command, cwd=place, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == "go\n"
+    time.sleep(delay_s)
     process.send_signal(signal.SIGINT)
-    status, _ = finish(process)
-    assert status == 130 or status == -signal.SIGINT
+    assert finish(process)[0] == 130
     assert not (place / "r").exists() or (place / "r" / "config.toml").exists()

@@ -8,9 +8,13 @@ from typing import NoReturn
 
 def entry() -> NoReturn:
     """Run the command line of this process and exit with its status."""
-    from ampc.cli.main import main
+    try:
+        from ampc.cli.main import main
 
-    sys.exit(main(sys.argv[1:]))
+        status = main(sys.argv[1:])
+    except KeyboardInterrupt:  # Ctrl-C while still importing
+        status = 130
+    sys.exit(status)
 
 
 __all__ = ["entry"]
