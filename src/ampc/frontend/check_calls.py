@@ -336,9 +336,11 @@ class Calls:
     def _member(self, e: ast.Expr, scope: Scope) -> None:
         if isinstance(e, ast.Name):
             found = self._find(e, scope)
-            if found is None or found.kind in ("member", "parameter"):
+            in_function = any(s.form == "def" for s in scope.chain())
+            if found is None or found.kind in ("member", "parameter") or (found.kind == "value" and in_function):
                 return
-        elif isinstance(e, ast.Number):
+        elif isinstance(e, ast.Number | ast.Unary | ast.Binary):
+            self.constant(e, scope, "a member's number")
             return
         help_ = f"write `branch {written(e)} as k:` and pick the member by `k`"
         self.out.report("AMP237", "a member is picked by the variable of a `branch … as`", e.span, help=help_)
@@ -361,7 +363,10 @@ class Calls:
             wanted = f"{len(names)} value{'s' * (len(names) != 1)}" if len(required) == len(names) else f"{len(required)} to {len(names)} values"
             help_ = f"write `{f.name}({', '.join(names)})`"
             self.out.report("AMP213", f"`{f.name}` takes {wanted}, got {len(e.args) + len(e.keywords)}", e.span, also=declared, help=help_)
-        self._operands(e, scope)
+        for arg in e.args:
+            found = scope.find(arg.id) if isinstance(arg, ast.Name) else None
+            if found is None or found.kind != "member":  # which the function may pick a member by
+                self.value(arg, scope, "target")
         return max(1, len(f.result))
 
     def _builtin(self, e: ast.Call, known: Callable, scope: Scope) -> None:

@@ -33,6 +33,9 @@ class Declarations:
             self._declare(layer.name, "layer", layer.span)
         for function in self.model.functions:
             self._declare(function.name, "function", function.span)
+            for p in function.parameters:
+                if p.default is not None:
+                    self.constant(p.default, f"the default of `{p.name}`")
         self._axes()
         for f in self.model.fields:
             self._field(f)
