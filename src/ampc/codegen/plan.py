@@ -194,12 +194,14 @@ def _edges(graph: Graph, within: frozenset[int] | None = None) -> Iterator[tuple
     With `within` (a region and those around it) only the edges of these regions are left out: what leads through all turns of an inner loop
     does come back to the same state.
     """
-    ordered = {field for r in graph.regions for field in r.after}
+    turning = [r for r in graph.regions if within is None or r.id in within]
+    loops = {r.id for r in turning}
+    ordered = {field for r in turning for field in r.after}
     for node in graph.nodes:
         match node:
-            case Isu(map=Next(region=r)) if within is None or r in within:
+            case Isu(map=Next(region=r)) if r in loops:
                 continue
-            case Flatmap(to=Dependents(region=r, at=Through(field=field))) if field in ordered and (within is None or r in within):
+            case Flatmap(to=Dependents(at=Through(field=field))) if field in ordered:
                 continue
         for ref in node.inputs:
             yield ref[0], node.id

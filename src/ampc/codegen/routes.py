@@ -300,10 +300,10 @@ class Routes:
         raise AssertionError(f"no payload behind {type(node).__name__}")
 
     def phi_place(self, phi: int, state: State) -> Place:
-        """The storage of a Phi; that of a loop's has one state more than turns, for what leaves the loop."""
+        """The storage of a Phi; where a loop is entered or left there is one state more than turns, for what has made them all."""
         node = self.graph.by_id[phi]
         assert isinstance(node, Phi)
-        return Place(("phi", phi), (phi, 0), state, more=1 if isinstance(node.test, First) else 0)
+        return Place(("phi", phi), (phi, 0), state, more=1 if isinstance(node.test, First | Within) else 0)
 
     def gradient_place(self, port: Port, state: State) -> Place:
         """Where the reader at `port` leaves the gradient of the message that it received at `state`."""

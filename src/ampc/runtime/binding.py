@@ -16,7 +16,7 @@ from ampc.codegen.layout import FIRST_CELL, HYPER, INDEX_BITS, LAYER, SEG, SLOT_
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
-from ampc.ir.nodes import Cond, Decided, Dealt, First, Group, Match, Metric, Output, Phi, Source
+from ampc.ir.nodes import Cond, Decided, Dealt, First, Group, Match, Metric, Output, Phi, Source, Within
 from ampc.runtime.extents import Extents
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.tokens import QUEUE, RING
@@ -115,14 +115,14 @@ class Binding:
         self.scratch0 = self.arena0 + self.slots * self.arena_stride
 
     def _region_of(self, key: tuple[str | int, ...]) -> tuple[int, int]:
-        """(region, 1 for a loop's Phi) of the states of a storage."""
+        """(region, 1 for a Phi at which a loop is entered or left) of the states of a storage."""
         match key:
             case ("v", node, _):
                 return self.graph.region_out(self.graph.by_id[int(node)]), 0
             case ("phi", node):
                 phi = self.graph.by_id[int(node)]
                 assert isinstance(phi, Phi)
-                return phi.region, int(isinstance(phi.test, First))
+                return phi.region, int(isinstance(phi.test, First | Within))
             case ("g", node, _):
                 return self.graph.by_id[int(node)].region, 0
             case ("turns", isu):
