@@ -7,6 +7,7 @@ float32 and left out; nothing else is.
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,9 +36,12 @@ class Numbers:
 
 
 def parameters(graph: Graph, seed: int, scale: float = 0.5) -> dict[str, Array]:
-    """Random parameters, biases too, so that nothing is zero by chance."""
-    rng = np.random.default_rng(seed)
-    return {f"{x.name}.{p.name}": (rng.normal(size=p.shape) * scale).astype(np.float32) for x in graph.layers for p in x.params}
+    """Random parameters, biases too, so that nothing is zero by chance; a parameter depends on its name and the seed alone."""
+
+    def draw(name: str, shape: tuple[int, ...]) -> Array:
+        return (np.random.default_rng([seed, zlib.crc32(name.encode())]).normal(size=shape) * scale).astype(np.float32)
+
+    return {name: draw(name, p.shape) for x in graph.layers for p in x.params for name in [f"{x.name}.{p.name}"]}
 
 
 def interpreted(graph: Graph, data: Dataset, params: Mapping[str, Array], dtype: Any = np.float64, seed: int = 0, schedule: int | None = None) -> Numbers:
