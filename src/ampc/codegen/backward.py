@@ -74,7 +74,7 @@ def write(f: Backward, node: AnyNode) -> None:
     if isinstance(node, Loss):
         _loss(f, node)
         return
-    if isinstance(node, Metric | Output):
+    if isinstance(node, Metric | Output) or node.id in f.skipped:
         return
     ports = [f.gradients.get((node.id, p)) for p in range(len(node.outputs))]
     if not any(ports):
@@ -318,7 +318,33 @@ def _dropout(f: Backward, node: NPT, g: Buffer) -> None:
 # ------------------------------------------------------------------------------------------------ parameters
 
 
+def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
+    w, gw, gb = f.parameter(node.layer, "w"), f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
+    rows = f.space(g.space)
+    start, summed = 0, gb == "-1"
+    for port, ref in enumerate(concat.inputs):
+        part, width = f.graph.by_id[ref[0]], f.kind(concat, port).cols
+        fold = f.absorbed.get(part.id)
+        if fold is not None:
+            assert isinstance(part, PPT)
+            ids = f.labels(part, g.space, part.fields, 0)
+            f.text.line(f"fold_backward(F, I, {forward.fold_cell(f, fold)}, {g.name}, {ids}, {rows})")
+            summed = summed or fold.bias
+        else:
+            x = f.operand(concat, port)
+            if f.wants(concat, port):
+                target, more = f.into(concat, port, g.space)
+                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {rows}, {width}, {g.cols}, {more})")
+            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {width}, {g.cols})")
+        start += width
+    if not summed:
+        f.text.line(f"add_row_sum(F, {gb}, {g.name}, {rows}, {g.cols})")
+
+
 def _linear(f: Backward, node: PPT, g: Buffer) -> None:
+    if node.id in f.joined:
+        _linear_by_parts(f, node, f.joined[node.id], g)
+        return
     x = f.operand(node, 0)
     rows = f.space(x.space)
     w = f.parameter(node.layer, "w")

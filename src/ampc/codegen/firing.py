@@ -11,7 +11,7 @@ from ampc.codegen.plan import Plan, Port, Segment, is_direct
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
-from ampc.ir.nodes import AnyNode, FieldRef, Group, Ref, Type
+from ampc.ir.nodes import PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
 
 Space = str
 """What the rows of a payload are: "" one a token, an axis, or "*<id>" the members of Group <id>."""
@@ -26,6 +26,23 @@ class Buffer:
     space: Space
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fold:
+    """An embedding whose rows are columns `start` and on of what a Linear reads: kept as their product, see `layout.T`."""
+
+    table: str
+    linear: str
+    start: int
+    rows: int
+    inner: int
+    cols: int
+    bias: bool
+
+
+FOLD_ROWS = 512
+"""Tables of at most this many rows are folded: making the product anew after an update costs as much as that many rows."""
+
+
 @dataclasses.dataclass
 class Shared:
     """What the texts of all segments have in common: the plan, the cells, and which storages somebody reads."""
@@ -36,6 +53,7 @@ class Shared:
     """Storages that must be written whenever a segment fires."""
     saved: set[Key] = dataclasses.field(default_factory=set)
     """Storages that only backward reads."""
+    folds: dict[tuple[str, str, int], Fold] = dataclasses.field(default_factory=dict)
 
     @property
     def layer_number(self) -> dict[str, int]:
@@ -58,6 +76,37 @@ class Firing:
         self.values: dict[Ref | tuple[str, int, int], Buffer] = {}
         self.buffers = 0
         self.spaces: dict[Space, str] = {}
+        self.joined = {n.id: c for n in segment.nodes for c in [self._concat_of(n)] if c is not None}
+        """Linear node -> the Concat that it alone reads: its parts are multiplied one by one, and never joined."""
+        self.absorbed: dict[int, Fold] = {}
+        """Lookup node -> its fold with the Linear."""
+        for linear, concat in self.joined.items():
+            self._find_folds(linear, concat)
+        self.skipped = {c.id for c in self.joined.values()} | set(self.absorbed)
+
+    def _concat_of(self, node: AnyNode) -> Concat | None:
+        if not isinstance(node, PPT) or node.op != "linear":
+            return None
+        concat = self.graph.by_id[node.inputs[0][0]]
+        if not isinstance(concat, Concat) or concat.id not in self.inside or len({self.kind(concat, p).rows for p in range(len(concat.inputs))}) > 1:
+            return None
+        return concat
+
+    def _find_folds(self, linear: int, concat: Concat) -> None:
+        node = self.graph.by_id[linear]
+        assert isinstance(node, PPT)
+        start, bias = 0, any(p.name == "b" for p in self.graph.layer[node.layer].params)
+        for port, ref in enumerate(concat.inputs):
+            lookup = self.graph.by_id[ref[0]]
+            cols = self.kind(concat, port).cols
+            if isinstance(lookup, PPT) and lookup.op == "lookup" and lookup.id in self.inside:
+                rows = self.graph.layer[lookup.layer].params[0].shape[0]
+                if rows <= FOLD_ROWS:
+                    key = (lookup.layer, node.layer, start)
+                    fold = self.shared.folds.setdefault(key, Fold(*key, rows, cols, node.outputs[0].cols, bias))
+                    self.absorbed[lookup.id] = fold
+                    bias = False
+            start += cols
 
     # ---------------------------------------------------------------------------------------------- storage
 

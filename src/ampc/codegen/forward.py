@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ampc.codegen.firing import Buffer, Firing, Space
+from ampc.codegen.firing import Buffer, Firing, Fold, Space
 from ampc.codegen.states import State
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Coord, Group, Loss, Metric, Output, Split
 from ampc.ir.ops import OPS
@@ -28,7 +28,9 @@ def is_cheap(node: AnyNode) -> bool:
 
 
 def write(f: Firing, node: AnyNode) -> list[Buffer]:
-    """Write the forward text of one payload node; return the buffers of its outputs."""
+    """Write the forward text of one payload node; return the buffers of its outputs (none for what a Linear takes in by parts)."""
+    if node.id in f.skipped:
+        return []
     match node:
         case Concat():
             return [_concat(f, node)]
@@ -376,7 +378,42 @@ def _truth(f: Firing, node: NPT) -> Buffer:
 # ------------------------------------------------------------------------------------------------ parameters
 
 
+def fold_cell(f: Firing, fold: Fold) -> str:
+    return f.text.cell("fold", "fold", fold.table, fold.linear, fold.start)
+
+
+def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
+    """y = sum over the parts of the input of part @ (its rows of w) + b, without joining the parts."""
+    w, b = f.parameter(node.layer, "w"), f.parameter(node.layer, "b")
+    cols = node.outputs[0].cols
+    y = f.buffer(cols, f.kind(concat, 0).rows)
+    rows = f.space(y.space)
+    parts = [(f.graph.by_id[ref[0]], p, f.kind(concat, p).cols) for p, ref in enumerate(concat.inputs)]
+    folds = [f.absorbed[n.id] for n, _, _ in parts if n.id in f.absorbed]
+    written = 0
+    for lookup, _, _ in parts:
+        fold = f.absorbed.get(lookup.id)
+        if fold is not None:
+            assert isinstance(lookup, PPT)
+            ids = f.labels(lookup, y.space, lookup.fields, 0)
+            f.text.line(f"fold_forward(F, I, {f.gemm_words}, {fold_cell(f, fold)}, {y.name}, {ids}, {rows}, {written})")
+            written = 1
+    if not any(fold.bias for fold in folds) and b != "-1":
+        f.text.line(f"add_bias(F, {y.name}, {b}, {rows}, {cols}, {written})")
+        written = 1
+    start = 0
+    for part, port, width in parts:
+        if part.id not in f.absorbed:
+            x = f.operand(concat, port)
+            f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {width}, {cols}, {written})")
+            written = 1
+        start += width
+    return y
+
+
 def _linear(f: Firing, node: PPT) -> Buffer:
+    if node.id in f.joined:
+        return _linear_by_parts(f, node, f.joined[node.id])
     x = f.operand(node, 0)
     y = f.buffer(node.outputs[0].cols, x.space)
     w, b = f.parameter(node.layer, "w"), f.parameter(node.layer, "b")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ampc.codegen import backward, forward
 from ampc.codegen.backward import Backward
-from ampc.codegen.firing import Firing, Shared
+from ampc.codegen.firing import Firing, Fold, Shared
 from ampc.codegen.layout import BIG, Cells, Key
 from ampc.codegen.plan import Plan, Port, Segment, make_plan
 from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
@@ -39,13 +39,16 @@ from ampc.codegen.layout import H as _H
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What the engine needs: the text, the plan behind it, the cells to fill and the storages of a slot's arena."""
+    """What the engine needs: the text, the plan behind it, the cells to fill, the storages of a slot's arena with their payload types.
+
+    Keys of storages: ("g", node, port) gradients, ("v", node, port) and ("phi", node) values, ("turns", isu) turns of a loop with a computed exit.
+    """
 
     text: str
     plan: Plan
     cells: dict[Key, int]
     storages: dict[Key, Type]
-    """Key -> payload type of each storage that is written; ("g", node, port) gradients, ("v", node, port) and ("phi", node) values, ("turns", isu)."""
+    folds: tuple[Fold, ...]
 
 
 def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> Program:
@@ -65,17 +68,17 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> P
     body = "\n".join(parts)
     header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body))
     storages = {key: _storage_type(graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
-    return Program(header + body, plan, dict(shared.cells.index), storages)
+    return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
 NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigned".split()
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
-OPTIMIZER = "count_forward note_versions settle".split()
+OPTIMIZER = "count_forward fold_backward fold_forward note_versions settle".split()
 TOKENS = "blame ready send".split()
 ROWS = (
-    "absolute absolute_bwd accuracy add add_broadcast_sum add_columns argmax binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy "
+    "absolute absolute_bwd accuracy add add_bias add_broadcast_sum add_columns add_row_sum argmax binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy "
     "cross_entropy_bwd dot dot_bwd dropout expand fill fold huber huber_bwd known_labels known_values layer_norm layer_norm_bwd linear linear_dw "
-    "linear_dx log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns reduce_max reduce_mean reduce_sum scatter_add "
+    "linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns reduce_max reduce_mean reduce_sum scatter_add "
     "scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd softmax softmax_bwd softmax_segments softmax_segments_bwd "
     "sort_rows spread_max spread_mean spread_sum squared squared_bwd store subtract subtract_product sum_columns sum_columns_bwd top_k touch unpack zero"
 ).split()

@@ -85,6 +85,9 @@ class H(IntEnum):
     """D: doubles of layer l from HYPER0 + l * HYPER on, see `P`."""
     WEIGHT0 = auto()
     """D: 1 / (firings of instance i for layer l) at WEIGHT0 + i * LAYERS + l; 0: they are counted as they happen."""
+    FOLDS = auto()
+    FOLD0 = auto()
+    """I: FOLD words for each folded table, see `T`."""
     SCHEDULE = auto()
     """0: most waiting rows first (backward counts double); 1: drawn by the step driver's random numbers."""
     RANDOM = auto()
@@ -120,6 +123,10 @@ class Q(IntEnum):
     TAIL = 3
     ROWS = 4
     """How much one token weighs in the choice of what to fire."""
+    FIRED = 5
+    """Firings in this pass."""
+    TAKEN = 6
+    """Tokens fired in this pass."""
 
 
 class R(IntEnum):
@@ -164,6 +171,34 @@ class L(IntEnum):
     """Updates made in this pass."""
 
 
+class T(IntEnum):
+    """Words of a folded table at FOLD0 + k * FOLD: an embedding whose rows go straight into a Linear, kept as their product.
+
+    While neither layer changes, lookup and matrix product together are a lookup in PRODUCT = table @ w[rows of w] (+ bias), and the gradients
+    of both layers follow from that of PRODUCT, which is summed by rows and taken apart when one of the layers updates itself.
+    """
+
+    TABLE = 0
+    W = 1
+    BIAS = 2
+    """-1: another part of the Linear's input brings the bias, or there is none."""
+    GRAD_TABLE = 3
+    GRAD_W = 4
+    GRAD_BIAS = 5
+    PRODUCT = 6
+    GRAD_PRODUCT = 7
+    ROWS = 8
+    INNER = 9
+    COLS = 10
+    TABLE_LAYER = 11
+    LINEAR_LAYER = 12
+    TABLE_VERSION = 13
+    """Versions of the two layers that PRODUCT was made from; -1: none."""
+    LINEAR_VERSION = 14
+    DIRTY = 15
+    """1: GRAD_PRODUCT holds gradients that have not been taken apart."""
+
+
 class P(IntEnum):
     """Doubles of a layer at HYPER0 + l * HYPER."""
 
@@ -183,6 +218,7 @@ class P(IntEnum):
 
 SEG = 8
 LAYER = 16
+FOLD = 16
 HYPER = 12
 STALENESS_BINS = 256
 FIRST_CELL = 160

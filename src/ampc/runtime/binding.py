@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
-from ampc.codegen.layout import FIRST_CELL, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S
+from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S, T
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
@@ -58,7 +59,8 @@ class Binding:
     """Tables for one data set. `floats` is what F must hold at least; the first `persistent` floats (parameters) are the engine's."""
 
     def __init__(
-        self, program: Program, data: Dataset, options: EngineOptions, owner_of: dict[int, int], layers: dict[str, LayerMemory], persistent: int,
+        self, program: Program, data: Dataset, options: EngineOptions, owner_of: dict[int, int], layers: dict[str, LayerMemory],
+        folds: list[tuple[Fold, int]], persistent: int,
     ) -> None:
         self.program = program
         self.plan = program.plan
@@ -67,6 +69,7 @@ class Binding:
         self.options = options
         self.owner_of = owner_of
         self.layers = layers
+        self.folds = folds
         self.extents = Extents(self.graph, data)
         self.cells: dict[int, int] = {}
         self.workers = options.workers
@@ -252,6 +255,7 @@ class Binding:
         head[H.LAYER0] = table.room(max(1, layers) * LAYER)
         head[H.QUEUE0] = table.room(queues * QUEUE)
         head[H.RING0] = table.room(self.workers * self.workers * RING)
+        head[H.FOLD0] = table.room(max(1, len(self.folds)) * FOLD)
         head[H.COHORT0] = table.room(2 * self.cohorts)
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
@@ -270,7 +274,7 @@ class Binding:
         head |= {
             H.WORKERS: self.workers, H.SLOTS: self.slots, H.GROUP: self.group, H.COHORTS: self.cohorts, H.ARENA0: self.arena0,
             H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride, H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0,
-            H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS, H.SEGMENTS: segments, H.LAYERS: layers,
+            H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS, H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
         }  # fmt: skip
         for word, value in head.items():
             I[word] = value
@@ -307,6 +311,7 @@ class Binding:
             c = head[H.RING0] + k * RING
             I[c + R.BUFFER], I[c + R.MASK] = buffer, ring - 1
         self._layer_records(I, head, histograms, marks)
+        self._fold_records(I, head[H.FOLD0], numbers)
         self.histograms = histograms
         return I, self._doubles(I)
 
@@ -321,6 +326,21 @@ class Binding:
             I[record + L.HISTOGRAM] = histograms[name]
             I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols
             I[record + L.COUNTER] = self.layer_counter.get(name, -1)
+
+    def _fold_records(self, I: Ints, start: int, numbers: dict[str, int]) -> None:  # noqa: N803
+        for k, (fold, product) in enumerate(self.folds):
+            record = start + k * FOLD
+            self_cell = self.program.cells[("fold", fold.table, fold.linear, fold.start)]
+            table, linear = self.layers[fold.table], self.layers[fold.linear]
+            rows_of_w = linear.offsets["w"] + fold.start * fold.cols
+            I[self_cell] = record
+            I[record + T.TABLE], I[record + T.GRAD_TABLE] = table.param, table.grad
+            I[record + T.W], I[record + T.GRAD_W] = linear.param + rows_of_w, linear.grad + rows_of_w
+            I[record + T.BIAS] = linear.param + linear.offsets["b"] if fold.bias else -1
+            I[record + T.GRAD_BIAS] = linear.grad + linear.offsets["b"] if fold.bias else -1
+            I[record + T.PRODUCT], I[record + T.GRAD_PRODUCT] = product, product + _align(fold.rows * fold.cols) + 16
+            I[record + T.ROWS], I[record + T.INNER], I[record + T.COLS] = fold.rows, fold.inner, fold.cols
+            I[record + T.TABLE_LAYER], I[record + T.LINEAR_LAYER] = numbers[fold.table], numbers[fold.linear]
 
     def _doubles(self, I: Ints) -> npt.NDArray[np.float64]:  # noqa: N803
         metrics = sum(isinstance(n, Metric) for n in self.graph.nodes)

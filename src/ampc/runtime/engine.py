@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import generate, metric_names
-from ampc.codegen.layout import HYPER, LAYER, STALENESS_BINS, H, L, P
+from ampc.codegen.layout import FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
-from ampc.ir.nodes import Metric, Output
+from ampc.ir.nodes import PPT, Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
 from ampc.runtime import kernels, native, worker
 from ampc.runtime.binding import Binding, LayerMemory
 from ampc.runtime.events import Array, EpochResult, Progress
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.tokens import HEAD, QUEUE, TAIL
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 SPARSE_ROWS = 1024
@@ -58,6 +60,10 @@ class Engine:
         self._owner_of = {s.id: _owner(s, device_of) for s in self.plan.segments}
         self._layers = self._lay_out()
         self._persistent = max((m.moment2 + _room(m.size) for m in self._layers.values()), default=16)
+        self._folds: list[tuple[Fold, int]] = []
+        for fold in self.program.folds:
+            self._folds.append((fold, self._persistent))
+            self._persistent += 2 * _room(fold.rows * fold.cols)
         self._F = np.zeros(self._persistent, np.float32)
         self._steps = dict.fromkeys(self._layers, 0)
         self._binding: Binding | None = None
@@ -143,7 +149,7 @@ class Engine:
         if self._binding is not None and self._binding.data is dataset:
             return
         self._binding = None
-        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._persistent)
+        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent)
         if binding.floats > self._F.size:
             grown = np.zeros(binding.floats, np.float32)
             grown[: self._persistent] = self._F[: self._persistent]
@@ -177,7 +183,7 @@ class Engine:
                 binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
         began = time.perf_counter()
         self._drive(binding, O, on_progress, stop, began)
-        if train and update and self.options.mode == "async":
+        if train and self.options.mode == "async":
             worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
         seconds = time.perf_counter() - began
         return self._result(binding, O, places, order, seconds, train)
@@ -208,6 +214,12 @@ class Engine:
         I[I[H.COHORT0] + b.cohorts : I[H.COHORT0] + 2 * b.cohorts] = np.arange(b.cohorts)[::-1]
         I[H.IDLE] = b.cohorts
         D[: I[H.HYPER0]] = 0
+        for k in range(len(self._folds)):
+            record = I[H.FOLD0] + k * FOLD
+            I[record + T.TABLE_VERSION] = I[record + T.LINEAR_VERSION] = -1
+        for q in range(2 * len(self.plan.segments)):
+            control = I[H.QUEUE0] + q * QUEUE
+            I[control + Q.FIRED] = I[control + Q.TAKEN] = 0
         for k, name in enumerate(self.plan.layers):
             record, hyper = I[H.LAYER0] + k * LAYER, I[H.HYPER0] + k * HYPER
             I[record + L.VERSION] = I[record + L.UPDATES] = 0
@@ -219,6 +231,19 @@ class Engine:
             for word, setting in _HYPERS.items():
                 D[hyper + word] = values[setting]
             D[hyper + P.RATE] *= self._factor
+
+    def firings(self) -> list[tuple[str, int, int]]:
+        """Of the last pass: (what, firings, tokens) of each queue; tokens by firings is how well the queue batched."""
+        b = self._binding
+        if b is None:
+            return []
+        out = []
+        for s in self.plan.segments:
+            what = " ".join(f"{n.op} {n.layer}" for n in s.nodes if isinstance(n, PPT)) or " ".join(n.name or type(n).__name__ for n in s.nodes[:3])
+            for q, direction in ((2 * s.id, "forward"), (2 * s.id + 1, "backward")):
+                control = b.I[H.QUEUE0] + q * QUEUE
+                out.append((f"{s.id} {direction} {what}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
+        return out
 
     def settings(self, layer: str) -> dict[str, Any]:
         """A layer's settings: its own where it has some, else the run's."""
@@ -277,8 +302,6 @@ class Engine:
 
     def waiting(self, b: Binding) -> list[str]:
         """Say for each segment what waits there: the dump of a run that is stuck."""
-        from ampc.runtime.tokens import HEAD, QUEUE, TAIL
-
         lines = []
         for s in self.plan.segments:
             queued = [int(b.I[c + TAIL] - b.I[c + HEAD]) for q in (2 * s.id, 2 * s.id + 1) for c in [b.I[H.QUEUE0] + q * QUEUE]]

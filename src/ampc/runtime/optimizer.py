@@ -11,11 +11,13 @@ import math
 import numpy as np
 from numba import types
 
+from ampc.codegen.layout import FOLD as _FOLD
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import STALENESS_BINS as _BINS
-from ampc.codegen.layout import H, L, P
-from ampc.runtime.native import F0, F1, at, kernel, put
+from ampc.codegen.layout import H, L, P, T
+from ampc.runtime.native import F0, F1, at, copy, gemm, kernel, put
+from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add, zero
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -29,7 +31,14 @@ VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS,
 WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE = (
     p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE)
 )
-LAYER, HYPER, BINS = _LAYER, _HYPER, _BINS
+FOLDS, FOLD0, OWNER = H.FOLDS.value, H.FOLD0.value, L.OWNER.value
+TABLE, FOLD_W, BIAS, GRAD_TABLE, GRAD_W, GRAD_BIAS, PRODUCT, GRAD_PRODUCT = (
+    t.value for t in (T.TABLE, T.W, T.BIAS, T.GRAD_TABLE, T.GRAD_W, T.GRAD_BIAS, T.PRODUCT, T.GRAD_PRODUCT)
+)
+FOLD_ROWS, INNER, FOLD_COLS, TABLE_LAYER, LINEAR_LAYER, TABLE_VERSION, LINEAR_VERSION, DIRTY = (
+    t.value for t in (T.ROWS, T.INNER, T.COLS, T.TABLE_LAYER, T.LINEAR_LAYER, T.TABLE_VERSION, T.LINEAR_VERSION, T.DIRTY)
+)
+LAYER, HYPER, BINS, FOLD = _LAYER, _HYPER, _BINS, _FOLD
 NEARLY = 1 - 1e-6
 """Weights are sums of fractions 1/n; what is this near to the frequency has reached it."""
 
@@ -86,9 +95,75 @@ def settle(F, I, D, w, n, layer, ver):
         update(F, I, D, layer, at(D, hyper + WEIGHT))
 
 
+@kernel()
+def fold_forward(F, I, args, record, y, ids, m, more):
+    """y = (y if more) + PRODUCT[ids]; the product is made anew if one of its layers has changed."""
+    table = at(I, I[LAYER0] + at(I, record + TABLE_LAYER) * LAYER + VERSION)
+    linear = at(I, I[LAYER0] + at(I, record + LINEAR_LAYER) * LAYER + VERSION)
+    product = at(I, record + PRODUCT)
+    cols = at(I, record + FOLD_COLS)
+    if table != at(I, record + TABLE_VERSION) or linear != at(I, record + LINEAR_VERSION):
+        rows = at(I, record + FOLD_ROWS)
+        inner = at(I, record + INNER)
+        bias = at(I, record + BIAS)
+        if bias >= 0:
+            repeat_row(F, product, bias, rows, cols)
+        gemm(F, I, args, 0, 0, rows, cols, inner, F1, at(I, record + TABLE), inner, at(I, record + FOLD_W), cols, F1 if bias >= 0 else F0, product, cols)
+        put(I, record + TABLE_VERSION, table)
+        put(I, record + LINEAR_VERSION, linear)
+    if more:
+        for r in range(m):
+            e = at(I, ids + r)
+            if e >= 0:
+                add(F, y + r * cols, product + e * cols, cols)
+    else:
+        lookup(F, I, y, product, ids, m, cols)
+        bias = at(I, record + BIAS)
+        if bias >= 0:
+            for r in range(m):
+                if at(I, ids + r) < 0:  # none looks up zeros, and still gets the bias
+                    copy(F, y + r * cols, F, bias, cols)
+
+
+@kernel()
+def fold_backward(F, I, record, g, ids, m):
+    """GRAD_PRODUCT[ids] += g"""
+    cols = at(I, record + FOLD_COLS)
+    put(I, record + DIRTY, 1)
+    scatter_add(F, I, at(I, record + GRAD_PRODUCT), ids, g, m, cols)
+    gb = at(I, record + GRAD_BIAS)
+    if gb >= 0:
+        for r in range(m):
+            if at(I, ids + r) < 0:
+                add(F, gb, g + r * cols, cols)
+
+
+@kernel()
+def unfold(F, I, layer):
+    """Take the gradients of folded tables apart that layer `layer` has a part in (-1: all). PRODUCT's layers have not changed since."""
+    for k in range(I[FOLDS]):
+        record = I[FOLD0] + k * FOLD
+        a = at(I, record + TABLE_LAYER)
+        b = at(I, record + LINEAR_LAYER)
+        if at(I, record + DIRTY) == 0 or (layer >= 0 and layer != a and layer != b):
+            continue
+        args = I[WORK0] + at(I, I[LAYER0] + a * LAYER + OWNER) * I[WORK_STRIDE] + 4 * I[CAP]
+        rows = at(I, record + FOLD_ROWS)
+        inner = at(I, record + INNER)
+        cols = at(I, record + FOLD_COLS)
+        g = at(I, record + GRAD_PRODUCT)
+        gemm(F, I, args, 0, 1, rows, inner, cols, F1, g, cols, at(I, record + FOLD_W), cols, F1, at(I, record + GRAD_TABLE), inner)
+        gemm(F, I, args, 1, 0, inner, cols, rows, F1, at(I, record + TABLE), inner, g, cols, F1, at(I, record + GRAD_W), cols)
+        if at(I, record + GRAD_BIAS) >= 0:
+            add_row_sum(F, at(I, record + GRAD_BIAS), g, rows, cols)
+        zero(F, g, rows * cols)
+        put(I, record + DIRTY, 0)
+
+
 @kernel(doubles="weight")
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
+    unfold(F, I, layer)
     record = I[LAYER0] + layer * LAYER
     hyper = I[HYPER0] + layer * HYPER
     put(I, record + STEP, at(I, record + STEP) + 1)
@@ -196,7 +271,8 @@ def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
 @kernel()
 def flush(F, I, D):
     """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds."""
+    unfold(F, I, -1)
     for layer in range(I[LAYERS]):
         weight = at(D, I[HYPER0] + layer * HYPER + WEIGHT)
-        if weight > 0.0:
+        if weight > 0.0 and I[UPDATE] == 1:
             update(F, I, D, layer, weight)

@@ -525,6 +525,20 @@ def linear(F, I, args, y, x, w, b, m, k, n):
 
 
 @kernel()
+def linear_part(F, I, args, y, x, w, m, k, n, more):
+    """y = (y if more) + x @ w"""
+    if m > 0:
+        gemm(F, I, args, 0, 0, m, n, k, F1, x, k, w, n, F1 if more else F0, y, n)
+
+
+@kernel()
+def add_bias(F, y, b, m, n, more):
+    """y = (y if more) + b in each row"""
+    for r in range(m):
+        store(F, y + r * n, b, n, more)
+
+
+@kernel()
 def linear_dx(F, I, args, dx, dy, w, m, k, n, more):
     if m > 0:
         gemm(F, I, args, 0, 1, m, k, n, F1, dy, n, w, n, F1 if more else F0, dx, k)

@@ -30,7 +30,8 @@ STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, GROUP, COHORT0, COHORTS, IDLE, B
         H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM,
     )
 )  # fmt: skip
-TAKE, LAYERS_FROM, LAYERS_N, ROWS = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value, Q.ROWS.value
+TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
+ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, WEIGHT, FREQUENCY = L.OWNER.value, P.WEIGHT.value, P.FREQUENCY.value
 LAYER, HYPER = _LAYER, _HYPER
 FLUSH = 1 << 30
@@ -254,6 +255,8 @@ def take(I, D, w, q):
         put(I, block + 2 * cap + i, at(I, I[SLOT0] + slot))
         put(I, block + 3 * cap + i, I[ARENA0] + slot * I[ARENA_STRIDE])
     put(I, c + HEAD, head + n)
+    put(I, c + FIRED, at(I, c + FIRED) + 1)
+    put(I, c + TAKEN, at(I, c + TAKEN) + n)
     return n
 
 
