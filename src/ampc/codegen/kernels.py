@@ -67,7 +67,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> P
     parts.append(_dispatch(plan))
     body = "\n".join(parts)
     header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body))
-    storages = {key: _storage_type(graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
+    storages = {key: _storage_type(plan.graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
     return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
