@@ -26,7 +26,7 @@ setup: $(VENV)/.stamp ## create .venv and install ampc with its development tool
 
 demo: $(VENV)/.stamp ## compile, draw and train list reduction to 97 % validation accuracy
 	@$(BIN)/python -m ampc data list_reduction -o $(DEMO)/data --if-missing
-	@$(BIN)/python -m ampc compile models/list_reduction.amp -o $(DEMO)/list_reduction.ampx
+	@$(BIN)/python -m ampc compile models/list_reduction.amp --data $(DEMO)/data -o $(DEMO)/list_reduction.ampx
 	@$(BIN)/python -m ampc view $(DEMO)/list_reduction.ampx -o $(DEMO)/list_reduction.svg
 	@$(BIN)/python -m ampc run $(DEMO)/list_reduction.ampx/manifest.json --data $(DEMO)/data --until 'accuracy >= 0.97' \
 	    -o $(DEMO)/run --force

@@ -79,18 +79,17 @@ def _swap(temporary: Path, out: Path) -> None:
 
 def contents(done: Compilation, manifest: Manifest) -> dict[str, bytes]:
     """Return file name -> content of everything that goes into the folder. The picture is left out where nothing can draw it."""
-    from ampc import codegen
+    from ampc.codegen import kernel_text
 
     drawing = view.dot(manifest.graph, manifest.placement, manifest.target)
     files = {
         FILE_NAME: to_bytes(manifest),
+        "kernels.py": kernel_text(manifest.graph, manifest.placement).encode(),
         "graph.dot": drawing.encode(),
         "report/cost.json": _json(cost_report(manifest)),
         "report/placement.json": _json(placement_report(manifest.placement, manifest)),
         "report/passes.json": _json(passes_report(done.graphs)),
     }
-    if hasattr(codegen, "kernel_text"):
-        files["kernels.py"] = codegen.kernel_text(manifest.graph, manifest.placement).encode()
     if view.renderer("svg") is not None:
         try:
             files["graph.svg"] = view.render(drawing, "svg")

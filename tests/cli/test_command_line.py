@@ -117,7 +117,7 @@ def test_compile_writes_the_folder(ampc: Any) -> None:
     assert done.out.splitlines()[0] == "compiled list_reduction: 18 nodes, 3 layers, 922 parameters"
     folder = Path("list_reduction.ampx")
     assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} >= {
-        "manifest.json", "graph.dot", "graph.svg", "report/cost.json", "report/placement.json", "report/passes.json",
+        "manifest.json", "kernels.py", "graph.dot", "graph.svg", "report/cost.json", "report/placement.json", "report/passes.json",
     }
     for report in folder.glob("report/*.json"):
         json.loads(report.read_text())
@@ -153,7 +153,7 @@ def test_json_output_is_one_object(ampc: Any) -> None:
         json.loads(ampc(*line.split()).out)
 
 
-@pytest.mark.parametrize(("stage", "words"), [("ast", "Model name='list_reduction'"), ("ir", "graph list_reduction"), ("placement", "core:0"), ("manifest", '"ampc-manifest"')])
+@pytest.mark.parametrize(("stage", "words"), [("ast", "Model name='list_reduction'"), ("ir", "graph list_reduction"), ("placement", "core:0"), ("manifest", '"ampc-manifest"'), ("kernels", "Kernels of model list_reduction")])
 def test_emit_prints_a_stage_and_writes_nothing(ampc: Any, stage: str, words: str) -> None:
     done = ampc("compile", "list_reduction", "--emit", stage, "--target", "cpu-2")
     assert done.status == 0

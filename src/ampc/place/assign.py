@@ -18,6 +18,7 @@ from ampc.place.problem import Choice, Problem, rounded
 from ampc.place.search import improve, longest_first, shake, together
 from ampc.place.statistics import Statistics, guess
 from ampc.place.target import Target
+from ampc.place.traffic import ways
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,16 +68,18 @@ def _refined(coarse: Problem, chosen: Choice) -> tuple[Problem, Choice]:
 def _placement(problem: Problem, strategy: str, choice: Choice) -> Placement:
     """Return a choice as a placement, with what it predicts."""
     loads, memory = problem.state(choice)
+    stops = {node: choice[unit] for node, unit in problem.unit_of.items()}
+    device_of = dict(sorted((stops | ways(problem.graph, stops)).items()))
     crossing = [t for pair, t in problem.traffic.items() if choice[pair[0]] != choice[pair[1]]]
     busiest = max(range(problem.n_devices), key=lambda d: (loads[d], -d))
     return Placement(
         strategy=strategy,
         devices=tuple(d.name for d in problem.target.devices),
-        device_of={n.id: choice[problem.unit_of[n.id]] for n in problem.graph.nodes},
+        device_of=device_of,
         replicas={u.layer: tuple(problem.copies(u, choice[u.id])) for u in problem.units if u.replicas > 1},
         busy_s=tuple(rounded(x) for x in loads),
-        crossing_messages=rounded(sum(m for m, _ in crossing)),
-        crossing_bytes=rounded(sum(b for _, b in crossing)),
+        crossing_messages=rounded(sum(t.messages for t in crossing)),
+        crossing_bytes=rounded(sum(t.bytes for t in crossing)),
         memory_bytes=tuple(memory),
         bottleneck=busiest,
         instances_per_s=rounded(1.0 / loads[busiest]) if loads[busiest] > 0 else 0.0,
@@ -141,13 +144,13 @@ def _settle(problem: Problem, choice: Choice) -> Choice:
     sources = {problem.unit_of[n.id] for n in problem.graph.nodes if isinstance(n, Source)}
     while -1 in choice:
         waiting = [
-            (u not in sources, sum(b + 1 for o, _, b in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1
+            (u not in sources, sum(t.bytes + 1 for o, t in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1
         ]
         unit = -max(waiting)[2]
         pull: dict[int, float] = defaultdict(float)
-        for other, _, size in problem.neighbours[unit]:
+        for other, traffic in problem.neighbours[unit]:
             if choice[other] >= 0:
-                pull[choice[other]] += size + 1
+                pull[choice[other]] += traffic.bytes + 1
         if pull and unit not in sources:
             choice[unit] = max(pull, key=lambda d: (pull[d], -d))
         else:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import msgspec
+
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.place.cost import Cost
 from ampc.place.target import Target
+from ampc.place.traffic import routes
 from ampc.place.units import Unit, units_of
 
 MEAN_WEIGHT = 0.25
@@ -19,30 +22,43 @@ Choice = list[int]
 """Device of each unit, by the unit's number."""
 
 
+class Traffic(msgspec.Struct, frozen=True):
+    """What goes between two units, an instance: messages, their bytes, and how many of them wait in a queue if both are on one device."""
+
+    messages: float
+    bytes: float
+    waiting: float
+
+
 class Problem:
     """Units with their seconds on each device and the traffic between them: what a strategy needs, and how it is scored."""
 
     def __init__(self, graph: Graph, target: Target, cost: Cost, fine: bool = False) -> None:
         self.graph, self.target, self.cost = graph, target, cost
-        self.units: list[Unit] = units_of(graph, cost, fine)
+        self.routes = routes(graph, cost)
+        self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
         self.known_seconds: dict[tuple[int, int], float] = {}
         self.known_rates: dict[tuple[int, int], tuple[float, float]] = {}
         self._check_replicas()
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
-        traffic: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for (source, port), (reader, _input) in graph.readers.items():
-            a, b = self.unit_of[source], self.unit_of[reader]
+        self.traffic = self._traffic()
+        self.neighbours: dict[int, list[tuple[int, Traffic]]] = defaultdict(list)
+        for (a, b), traffic in self.traffic.items():
+            self.neighbours[a].append((b, traffic))
+            self.neighbours[b].append((a, traffic))
+
+    def _traffic(self) -> dict[tuple[int, int], Traffic]:
+        """Return (unit, unit) -> what goes between them, both ways together."""
+        sums: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        for route in self.routes:
+            a, b = self.unit_of[route.source], self.unit_of[route.reader]
             if a != b:
-                count, size = cost.messages[source, port]
-                pair = traffic[min(a, b), max(a, b)]
-                pair[0] += 2 * count  # forward and its answer
-                pair[1] += 2 * count * size
-        self.traffic = {pair: (messages, size) for pair, (messages, size) in sorted(traffic.items())}
-        self.neighbours: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
-        for (a, b), (messages, size) in self.traffic.items():
-            self.neighbours[a].append((b, messages, size))
-            self.neighbours[b].append((a, messages, size))
+                pair = sums[min(a, b), max(a, b)]
+                pair[0] += 2 * route.messages  # forward and its answer
+                pair[1] += 2 * route.messages * route.size
+                pair[2] += 0.0 if route.direct else 2 * route.messages
+        return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
 
     def _check_replicas(self) -> None:
         for layer in self.graph.layers:
@@ -60,16 +76,20 @@ class Problem:
             d = self.target.devices[device]
             flops_per_s = d.peak_flops_per_s * d.cores
             work = sum(max(f / flops_per_s, b / d.memory_bytes_per_s if d.memory_bytes_per_s else 0.0) for f, b in unit.work)
-            found = work + unit.update_flops / flops_per_s + 2 * unit.fires * d.message_overhead_s / d.cores
+            found = work + unit.update_flops / flops_per_s + unit.tokens * d.message_overhead_s / d.cores
             self.known_seconds[unit.id, device] = found
         return found
 
     def rate(self, a: int, b: int) -> tuple[float, float]:
-        """Return the busy seconds that a message, and a byte, between devices `a` and `b` costs *each* of them."""
+        """Return the busy seconds that a message, and a byte, between devices `a` and `b` costs *each* of them.
+
+        Half of the messages are forward ones, which one side takes from its queue, half are their answers, which the other takes.
+        """
         found = self.known_rates.get((a, b))
         if found is None:
-            overhead = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s)
-            found = self.known_rates[a, b] = overhead, self.target.hops(a, b) / self.target.links.bytes_per_s / 2
+            links = self.target.links
+            waiting = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s) / 2
+            found = self.known_rates[a, b] = waiting + links.overhead_s, self.target.hops(a, b) / links.bytes_per_s / 2
         return found
 
     def copies(self, unit: Unit, first: int) -> list[int]:
@@ -85,11 +105,14 @@ class Problem:
             for d in self.copies(unit, device):
                 loads[d] += sign * self.seconds(unit, d) / unit.replicas
                 memory[d] += sign * unit.memory_bytes
-        for other, messages, size in self.neighbours[unit.id]:
+        overhead_s = self.target.devices[device].message_overhead_s
+        for other, traffic in self.neighbours[unit.id]:
             there = choice[other]
-            if there >= 0 and there != device:
+            if there == device:
+                loads[device] += sign * traffic.waiting * overhead_s
+            elif there >= 0:
                 per_message, per_byte = self.rate(device, there)
-                each = sign * (messages * per_message + size * per_byte)
+                each = sign * (traffic.messages * per_message + traffic.bytes * per_byte)
                 loads[device] += each
                 loads[there] += each
 
@@ -109,8 +132,7 @@ class Problem:
 
 
 def objective(busy_s: Sequence[float]) -> float:
-    """Return what placement makes small: the busiest device, and a quarter of the mean, so that a little speed is not bought with much traffic.
-    """
+    """Return what placement makes small: the busiest device, and a quarter of the mean, so that a little speed is not bought with much traffic."""
     return max(busy_s) + MEAN_WEIGHT * sum(busy_s) / len(busy_s)
 
 
@@ -124,4 +146,4 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-__all__ = ["Choice", "Problem", "Score", "better", "objective", "rounded"]
+__all__ = ["Choice", "Problem", "Score", "Traffic", "better", "objective", "rounded"]

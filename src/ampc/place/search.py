@@ -69,7 +69,7 @@ def improve(problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: 
 
 def _candidates(problem: Problem, unit: Unit, now: int, choice: Choice, loads: list[float]) -> list[int]:
     """Return the devices worth trying, the present one first: its neighbours' and the least loaded one."""
-    found = dict.fromkeys((now, *(choice[o] for o, _, _ in problem.neighbours[unit.id] if choice[o] >= 0)))
+    found = dict.fromkeys((now, *(choice[o] for o, _ in problem.neighbours[unit.id] if choice[o] >= 0)))
     found[min(range(problem.n_devices), key=loads.__getitem__)] = None
     return list(found)
 
@@ -123,7 +123,7 @@ def shake(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice
         moved = [draw.choice(free)]
         for _ in range(draw.randrange(1, 2 + len(free) // 3)):
             unit = draw.choice(moved)
-            moved += [other for other, _, _ in problem.neighbours[unit] if other not in pinned and other not in moved][:1]
+            moved += [other for other, _ in problem.neighbours[unit] if other not in pinned and other not in moved][:1]
         for unit in moved:
             trial[unit] = device
         trial = improve(problem, trial, pinned)

@@ -38,11 +38,15 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a message between two devices meets on each hop. `columns` is the width of a mesh."""
+    """What a message between two devices meets on each hop. `columns` is the width of a mesh.
+
+    `overhead_s`: busy seconds that a message between devices costs each of the two, beside its bytes.
+    """
 
     topology: Topology
     bytes_per_s: float
     latency_s: float
+    overhead_s: float = 0.0
     columns: int = 0
 
 
@@ -72,7 +76,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DEVICE_KEYS = ("name", "kind", "peak_flops_per_s", "memory_bytes", "message_overhead_s", "cores", "memory_bytes_per_s", "count")
-_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "columns")
+_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns")
 _TOP_KEYS = ("name", "description", "devices", "links")
 
 # Bounds of what is taken for hardware: (lowest, highest, unit). Wider than any machine, narrow enough that no estimate overflows.
@@ -84,6 +88,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "memory_bytes_per_s": (1e3, 1e18, "bytes a second"),
     "bytes_per_s": (1.0, 1e18, "bytes a second"),
     "latency_s": (0.0, 10.0, "seconds"),
+    "overhead_s": (0.0, 10.0, "seconds"),
     "columns": (1, MAX_DEVICES, "devices a row"),
     "count": (1, MAX_DEVICES, "devices"),
 }
@@ -211,7 +216,8 @@ class _Reader:
             self.add("AMP504", f"`links.columns` of `{self.file}` must divide the number of devices ({n_devices}) of a mesh, got {columns}")
         if topology != "mesh" and "columns" in raw:
             self.add("AMP503", f"`links.columns` of `{self.file}` belongs to the topology `mesh`, not `{topology}`", "remove `columns`")
-        return Links(topology, self.number(raw, "bytes_per_s", "links."), self.number(raw, "latency_s", "links."), columns)
+        overhead = self.number(raw, "overhead_s", "links.", 0.0)
+        return Links(topology, self.number(raw, "bytes_per_s", "links."), self.number(raw, "latency_s", "links."), overhead, columns)
 
     # -------------------------------------------------------------------------------------------- single values
 

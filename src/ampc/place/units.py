@@ -12,12 +12,14 @@ from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT, Loss, Metric, Output, Source
 from ampc.ir.scope import members
 from ampc.place.cost import Cost
+from ampc.place.traffic import Route, is_stop
 
 
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
-    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both.
+    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both;
+    `tokens` counts messages within the unit that wait in a queue.
     """
 
     id: int
@@ -28,7 +30,7 @@ class Unit(msgspec.Struct, frozen=True):
     replicas: int
     work: tuple[tuple[float, float], ...]
     update_flops: float
-    fires: float
+    tokens: float
     memory_bytes: int
 
 
@@ -52,29 +54,24 @@ class _Sets:
             self.anchored[a] = self.anchored[a] or self.anchored[b]
 
 
-def units_of(graph: Graph, cost: Cost, fine: bool = False) -> list[Unit]:
-    """Return the units of a verified graph in the order of their first nodes; `fine` leaves nodes without parameters by themselves."""
-    sets = _Sets([n.id for n in graph.nodes])
+def units_of(graph: Graph, cost: Cost, ways: list[Route], fine: bool = False) -> list[Unit]:
+    """Return the units of a verified graph in the order of their first nodes; `fine` leaves nodes without parameters by themselves.
+
+    Only stops are in units: what lies between them goes along.
+    """
+    sets = _Sets([n.id for n in graph.nodes if is_stop(n)])
     owner = _layer_uses(graph, sets)
     place_of = {n.id: i for i, n in enumerate(graph.nodes)}
-    edges = sorted(
-        ((-count * (size + 1), place_of[source], port, place_of[reader], source, reader)
-         for (source, port), (reader, _) in graph.readers.items()
-         for count, size in [cost.messages[source, port]]),
-    )
     sources = {n.id for n in graph.nodes if isinstance(n, Source)}
-    sinks = {n.id for n in graph.nodes if isinstance(n, Loss | Metric | Output)}
     # A sink goes where its operand comes from, whatever the traffic: its answer starts the backward there.
-    for node in graph.nodes:
-        if node.id in sinks and node.inputs and node.inputs[0][0] not in sources:
-            sets.join(node.inputs[0][0], node.id)
-    for *_, source, reader in [] if fine else edges:
-        if source in sources:
-            continue
-        a, b = sets.find(source), sets.find(reader)
-        if a != b and not (sets.anchored[a] and sets.anchored[b]):
+    for route in ways:
+        if isinstance(graph.by_id[route.reader], Loss | Metric | Output) and route.source not in sources:
+            sets.join(route.source, route.reader)
+    for route in [] if fine else sorted(ways, key=lambda r: (not r.direct, -r.messages * (r.size + 1), place_of[r.source], place_of[r.reader])):
+        a, b = sets.find(route.source), sets.find(route.reader)
+        if a != b and not sources & {a, b} and not (sets.anchored[a] and sets.anchored[b]):
             sets.join(a, b)
-    return _built(graph, cost, sets, owner)
+    return _built(graph, cost, sets, owner, ways)
 
 
 def _layer_uses(graph: Graph, sets: _Sets) -> dict[str, int]:
@@ -88,10 +85,16 @@ def _layer_uses(graph: Graph, sets: _Sets) -> dict[str, int]:
     return owner
 
 
-def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int]) -> list[Unit]:
+def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: list[Route]) -> list[Unit]:
     groups: dict[int, list[int]] = {}
     for node in graph.nodes:
-        groups.setdefault(sets.find(node.id), []).append(node.id)
+        if is_stop(node):
+            groups.setdefault(sets.find(node.id), []).append(node.id)
+    tokens: dict[int, float] = {}
+    for route in ways:
+        root = sets.find(route.source)
+        if root == sets.find(route.reader) and not route.direct:
+            tokens[root] = tokens.get(root, 0.0) + 2 * route.messages
     layers: dict[int, list[str]] = {}
     for name, use in owner.items():
         layers.setdefault(sets.find(use), []).append(name)
@@ -109,7 +112,7 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int]) -> list
             replicas=max((x.replicas for x in owned), default=1),
             work=tuple((c.flops, c.bytes) for c in costs if c.flops or c.bytes),
             update_flops=sum(cost.layers[n].update_flops for n in names),
-            fires=sum(c.fires for c in costs),
+            tokens=tokens.get(root, 0.0),
             memory_bytes=sum(cost.layers[n].memory_bytes // max(1, graph.layer[n].replicas) for n in names),
         ))
     return units
