@@ -1,0 +1,192 @@
+"""A gated graph network on QM9: PyTorch by molecule, by the union of 20 or 100 molecules, padded and dense, against ampc without batching.
+
+All have four edge types, four rounds, a GRU, a gated sum and Adam. The dense NH x NH form multiplies the state vector of a whole molecule by
+one block matrix, as the published comparison of this network did.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
+from benchmarks.ours import Ours, data_folder, graph_of
+from benchmarks.report import Goal, publish
+from benchmarks.torch_side import Steps, prepare, updater
+
+KINDS, ELEMENTS, ROUNDS = 4, 5, 4
+MOLECULES = 4000
+UPDATE = 20
+"""ampc's layers update after so many molecules, as PyTorch's batches of 20 do."""
+FORMS = {
+    "one molecule": (1, "summed"), "20, sources summed first": (20, "summed"), "20, a product per kind": (20, "kinds"),
+    "100, sources summed first": (100, "summed"), "20 padded": (20, "padded"), "20 dense NH x NH": (20, "dense"),
+}  # fmt: skip
+
+Molecule = tuple[Any, Any, Any, Any, float]
+"""Elements of the atoms; source, target and kind of the bonds; the dipole, normalised."""
+
+
+def molecules(data: str) -> list[Molecule]:
+    d = graph_of("qm9_ggsnn").read(data)
+    element = d.columns["feature"].argmax(axis=1)
+    dipole = d.columns["dipole"][:, 0]
+    dipole = (dipole - dipole.mean()) / dipole.std()
+    atoms, bonds = d.axes["atom"], d.axes["bond"]
+    chosen = np.random.default_rng(0).permutation(d.n)[:MOLECULES]
+    return [
+        (element[atoms[i] : atoms[i + 1]], *(d.columns[f][bonds[i] : bonds[i + 1]] for f in ("source", "target", "kind")), float(dipole[i])) for i in chosen
+    ]
+
+
+def joined(torch: Any, part: list[Molecule]) -> tuple[Any, ...]:
+    """One graph of several: elements, sources, targets, cell (target, kind) of each bond, bonds per cell, molecule of each atom, cuts by kind."""
+    sizes = np.array([len(m[0]) for m in part])
+    shift = np.cumsum(sizes) - sizes
+    source, target = (np.concatenate([m[k] + s for m, s in zip(part, shift, strict=True)]) for k in (1, 2))
+    kind = np.concatenate([m[3] for m in part])
+    by_kind = np.argsort(kind, kind="stable")
+    source, target, kind = source[by_kind], target[by_kind], kind[by_kind]
+    cell = target * KINDS + kind
+    count = np.bincount(cell, minlength=int(sizes.sum()) * KINDS).reshape(-1, KINDS).astype(np.float32)
+    cuts = np.searchsorted(kind, np.arange(KINDS + 1)).tolist()
+    arrays = (np.concatenate([m[0] for m in part]), source, target, cell, count, np.repeat(np.arange(len(part)), sizes))
+    return (*(torch.from_numpy(a) for a in arrays), cuts, torch.tensor([m[4] for m in part], dtype=torch.float32))
+
+
+def padded(torch: Any, part: list[Molecule]) -> tuple[Any, ...]:
+    """Molecules of equal size: elements, mask, adjacency [molecule, target, kind, source], dipoles."""
+    n = max(len(m[0]) for m in part)
+    element, mask = np.zeros((len(part), n), np.int64), np.zeros((len(part), n), np.float32)
+    adjacency = np.zeros((len(part), n, KINDS, n), np.float32)
+    for i, m in enumerate(part):
+        element[i, : len(m[0])], mask[i, : len(m[0])] = m[0], 1
+        adjacency[i, m[2], m[3], m[1]] = 1
+    return (*(torch.from_numpy(a) for a in (element, mask, adjacency)), torch.tensor([m[4] for m in part], dtype=torch.float32))
+
+
+def network(torch: Any, hidden: int) -> dict[str, Any]:
+    nn = torch.nn
+    parts = {"embed": nn.Embedding(ELEMENTS, hidden), "gru": nn.GRUCell(hidden, hidden), "gate": nn.Linear(2 * hidden, 1), "value": nn.Linear(hidden, 1)}
+    parts["w"] = nn.Parameter(torch.randn(KINDS, hidden, hidden) / hidden**0.5)
+    parts["b"] = nn.Parameter(torch.zeros(KINDS, hidden))
+    return parts
+
+
+def readout(torch: Any, net: dict[str, Any], h: Any, first: Any) -> Any:
+    return torch.sigmoid(net["gate"](torch.cat([h, first], 1))) * net["value"](h)
+
+
+def sparse_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
+    """Forward over a joined graph; messages by one product over summed sources, or by one product for each kind."""
+    w, b = net["w"], net["b"]
+
+    def messages(h: Any, source: Any, target: Any, cell: Any, bias: Any, cuts: list[int]) -> Any:
+        at_source = h.index_select(0, source)
+        if form == "summed":
+            summed = torch.zeros(len(h) * KINDS, hidden).index_add(0, cell, at_source)
+            return torch.addmm(bias, summed.view(len(h), KINDS * hidden), w.view(KINDS * hidden, hidden))
+        sent = [at_source[a:z] @ w[k] for k, (a, z) in enumerate(zip(cuts, cuts[1:], strict=False)) if z > a]
+        return bias.index_add(0, target, torch.cat(sent))
+
+    def forward(element: Any, source: Any, target: Any, cell: Any, count: Any, owner: Any, cuts: list[int], y: Any) -> Any:
+        h = first = net["embed"](element)
+        bias = count @ b
+        for _ in range(ROUNDS):
+            h = net["gru"](messages(h, source, target, cell, bias, cuts), h)
+        return torch.zeros(len(y)).index_add(0, owner, readout(torch, net, h, first).squeeze(1))
+
+    return forward
+
+
+def full_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
+    """Forward over padded molecules: a batched product with the adjacency, or with the NH x NH matrix of each molecule."""
+    w, b = net["w"], net["b"]
+
+    def forward(element: Any, mask: Any, adjacency: Any, y: Any) -> Any:
+        m, n = element.shape
+        h = first = net["embed"](element).view(m * n, hidden)
+        bias = (adjacency.sum(3) @ b).view(m * n, hidden)
+        if form == "dense":
+            blocks = torch.einsum("mtks,kxy->mtysx", adjacency, w).reshape(m, n * hidden, n * hidden)
+        else:
+            flat, wide = adjacency.reshape(m, n, KINDS * n), w.permute(1, 0, 2).reshape(hidden, KINDS * hidden)
+        for _ in range(ROUNDS):
+            if form == "dense":
+                a = torch.bmm(blocks, h.view(m, n * hidden, 1))
+            else:
+                sent = (h @ wide).view(m, n, KINDS, hidden).transpose(1, 2).reshape(m, KINDS * n, hidden)
+                a = torch.bmm(flat, sent)
+            h = net["gru"](a.reshape(m * n, hidden) + bias, h)
+        return (readout(torch, net, h, first).view(m, n) * mask).sum(1)
+
+    return forward
+
+
+def rival(data: str, form: str, hidden: int, threads: int, compiled: bool = False) -> Steps:
+    torch = prepare(threads)
+    size, kind = FORMS[form]
+    all_of_them = molecules(data)[: 2000 if kind != "dense" else 200]
+    make = joined if kind in ("summed", "kinds") else padded
+    batches = [make(torch, all_of_them[i : i + size]) for i in range(0, len(all_of_them) - size + 1, size)]
+    net = network(torch, hidden)
+    forward = (sparse_form if kind in ("summed", "kinds") else full_form)(torch, net, hidden, kind)
+    if compiled:
+        forward = torch.compile(forward, dynamic=True)
+    parameters = [q for p in net.values() for q in ([p] if isinstance(p, torch.nn.Parameter) else p.parameters())]
+    every = UPDATE if size == 1 else 1
+
+    def step(b: tuple[Any, ...]) -> Any:
+        loss = ((forward(*b) - b[-1]) ** 2).mean()
+        (loss / every if every > 1 else loss).backward()
+        return loss.detach()
+
+    return Steps(batches, [size] * len(batches), step, updater(torch.optim.Adam(parameters, lr=1e-3, fused=True)), every)
+
+
+def contenders(data: str, hidden: int, active: int, compiled: bool, quick: bool) -> list[Contender]:
+    made = []
+    for threads in (1, 2):
+        for form in FORMS:
+            if ("dense" in form and (threads == 2 or (quick and hidden > 100))) or (threads == 2 and FORMS[form][0] == 1):
+                continue
+            words = f"{threads} thread{'s' * (threads > 1)}"
+            made.append(Contender(f"torch {form}, {words}", rival, {"data": data, "form": form, "hidden": hidden, "threads": threads}, threads))
+            if compiled and FORMS[form][1] == "summed" and FORMS[form][0] > 1:
+                arguments = {"data": data, "form": form, "hidden": hidden, "threads": threads, "compiled": True}
+                made.append(Contender(f"torch {form}, compiled, {words}", rival, arguments, threads))
+    for workers in (1, 2):
+        settings = {"workers": workers, "max_active_keys": active, "min_update_frequency": UPDATE, "clip_norm": 0.0}
+        arguments = {"model": "qm9_ggsnn", "data": data, "overrides": {"hidden": hidden}, "instances": MOLECULES, **settings}
+        made.append(Contender(f"ampc, {workers} worker{'s' * (workers > 1)}", Ours, arguments, workers))
+    return made
+
+
+def goals(c: Comparison) -> list[Goal]:
+    ours = c.best("ampc").name
+    sparse = max((f for f in c.figures if f.windows and f.name.startswith("torch") and "dense" not in f.name), key=lambda f: f.median, default=None)
+    found = [Goal(f"PyTorch's best ({sparse.name})", c.ratio(ours, sparse.name), 1.5)] if sparse else []
+    dense = [f for f in c.figures if f.windows and "dense" in f.name]
+    return found + [Goal("dense NH x NH", c.ratio(ours, f.name), 100) for f in dense]
+
+
+def main(argv: list[str] | None = None) -> list[Comparison]:
+    p = options(__doc__)
+    p.add_argument("--active", type=int, default=64, help="ampc's max_active_keys")
+    p.add_argument("--hidden", type=int, nargs="+", default=[100, 200], help="columns of the state")
+    p.add_argument("--compile", action="store_true", help="torch.compile too (half a minute more for each form)")
+    a = p.parse_args(argv)
+    data = str(data_folder("qm9", limit=8000))
+    made, reached = [], []
+    for hidden in a.hidden:
+        them = wanted(contenders(data, hidden, a.active, a.compile, a.quick), a.only)
+        made.append(compare(f"Gated graph network on QM9, hidden {hidden}", "molecules/s", them, **lengths(a)))
+        reached += [Goal(f"{g.what}, hidden {hidden}", g.value, g.bound) for g in goals(made[-1])]
+    publish("ggsnn", made, reached, write=a.write)
+    return made
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
