@@ -342,7 +342,8 @@ class Calls:
         elif isinstance(e, ast.Number | ast.Unary | ast.Binary):
             self.constant(e, scope, "a member's number")
             return
-        help_ = f"write `branch {written(e)} as k:` and pick the member by `k`"
+        name = "k" if written(e) != "k" else "i"
+        help_ = f"write `branch {written(e)} as {name}:` and pick the member by `{name}`"
         self.out.report("AMP237", "a member is picked by the variable of a `branch … as`", e.span, help=help_)
 
     def _function(self, e: ast.Call, f: ast.Function, scope: Scope) -> int:
