@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Small programs for tests of lowering and passes, random instances for any program, and the numbers that the interpreter gives."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """What lowering refuses: each code with its example, several mistakes in one run, their places, overrides."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Lowered programs in the interpreter: gradients by finite differences, values by the same program in plain numpy."""
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import BODIES, MODELS, assert_same, lowered, numbers, random_instances, random_parameters, small, text
+from programs import BODIES, GRAPH, MODELS, assert_same, lowered, numbers, program, random_instances, random_parameters, small, text
 
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, Split
+from ampc.ir.nodes import NPT, PPT, FieldRef, Split
 from ampc.ir.verify import verify
 from ampc.passes import PIPELINE, run_passes
 
@@ -89,3 +89,47 @@ def test_gates_are_parted_by_one_split() -> None:
 def test_overlapping_slices_stay_slices() -> None:
     graph = run_passes(flat("a = Linear(4, 6)\ng = a(z)\nloss squared(sum(g[0:3] * g[2:5]), y)"))
     assert not any(isinstance(n, Split) for n in graph.nodes)
+
+
+# ----------------------------------------------------------------------------------------------------------- bulk
+
+
+def forms(graph: Graph) -> set[str]:
+    return {r.form for r in run_passes(graph).regions}
+
+
+@pytest.mark.parametrize("name", ["gather_and_sum", "gather_by_kind", "means_maxima_and_none", "none_gives_zero", "attention_over_neighbours", "sums_over_a_nested_axis"])
+def test_elements_that_know_nothing_of_each_other_are_computed_in_bulk(name: str) -> None:
+    assert "each" not in forms(lowered(text(name)))
+
+
+def test_edges_by_kind_become_gather_one_product_for_each_kind_and_scatter() -> None:
+    graph = run_passes(lowered(text("gather_by_kind")))
+    (by,) = (n for n in graph.nodes if isinstance(n, PPT))
+    assert (by.op, by.layer, by.attrs, by.fields) == ("linear_by", "w", {"members": 3}, (FieldRef("kind"),))
+    assert {"gather", "scatter"} <= set(ops(graph))
+
+
+@pytest.mark.parametrize("name", ["loop_inside_each", "all_pairs", "loop_over_a_nested_axis"])
+def test_elements_with_loops_of_their_own_stay_elements(name: str) -> None:
+    assert {"each", "loop"} <= forms(lowered(text(name)))
+
+
+@pytest.mark.parametrize("name", ["binary_tree", "children", "two_carried"])
+def test_visits_stay_element_by_element(name: str) -> None:
+    assert "visit" in forms(lowered(text(name)))
+
+
+def test_what_bulk_and_elements_both_need_is_computed_once() -> None:
+    body = "w = Linear(3, 3)\neach n in node:\n    h = tanh(w(x[n]))\n    g = h\n    loop i in range(2) carry g:\n        g = tanh(g + h)\n    r = g\nloss squared(sum(sum(node, h * r)), y)"
+    graph = lowered(program("m", GRAPH, body))
+    lean = run_passes(graph)
+    assert sum(isinstance(n, PPT) for n in lean.nodes) == 1
+    instances, parameters = random_instances(graph, 4, 9), random_parameters(graph)
+    assert_same(numbers(graph, parameters, instances), numbers(lean, parameters, instances))
+
+
+def test_a_large_family_is_compiled_in_good_time() -> None:
+    body = "w = Linear(3, 3) for i in 300\neach e in edge:\n    branch mark[e] as i:\n        m = tanh(w[i](x[source[e]]))\n    merge m\n    a[target[e]] += m\nloss squared(sum(sum(node, a)), y)"
+    graph = run_passes(lowered(program("m", (*GRAPH, "mark: int[edge] < 300"), body)))
+    assert len(graph.nodes) < 20
