@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= dev,digits
 DEMO   := runs/demo
+PARTS  ?= list_reduction mnist ggsnn tree_lstm tokens oversubscription
 SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
@@ -47,9 +48,9 @@ lint: $(VENV)/.stamp ## ruff and mypy --strict
 	$(BIN)/python -m ruff check src tests benchmarks
 	$(BIN)/python -m mypy
 
-bench: $(VENV)/.stamp ## side by side with PyTorch, in one run (installs it)
+bench: $(VENV)/.stamp ## speed beside PyTorch (installs it), into docs/benchmarks.md; PARTS="mnist ..." for some
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
-	$(BIN)/python benchmarks/run.py
+	@for part in $(PARTS); do echo; $(BIN)/python -m benchmarks.$$part --write || exit; done
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
 	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not torch and not long' -k golden

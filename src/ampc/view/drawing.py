@@ -198,15 +198,15 @@ class _Drawing:
                 loop = self._closes_loop(reader, entry)
                 found[source, reader * 1000 + entry, loop] = _Edge(source, reader, self.graph.type_of((source, port)), loop, self._port(source, port))
                 continue
-            for end, loop in self._ends((reader, entry), drawn):
-                edge = _Edge(source, end, self.graph.type_of((source, port)), loop, self._port(source, port))
+            for end, at, loop in self._ends((reader, entry), drawn):
+                edge = _Edge(source, end, self.graph.type_of(self.graph.by_id[end].inputs[at]), loop, self._port(source, port))
                 if edge.type.cols > 0:
                     found.setdefault((source, end, loop), edge)
         return list(found.values())
 
-    def _ends(self, start: tuple[int, int], drawn: set[int]) -> list[tuple[int, bool]]:
-        """Return the drawn nodes that a message into input `start` reaches through the others, and whether it passes a loop edge."""
-        out: list[tuple[int, bool]] = []
+    def _ends(self, start: tuple[int, int], drawn: set[int]) -> list[tuple[int, int, bool]]:
+        """Return the inputs (node, port) of drawn nodes that a message into `start` reaches through the others, and whether it passes a loop edge."""
+        out: list[tuple[int, int, bool]] = []
         stack, seen = [(*start, False)], set()
         while stack:
             node, entry, loop = stack.pop()
@@ -215,7 +215,7 @@ class _Drawing:
                 continue
             seen.add((node, loop))
             if node in drawn:
-                out.append((node, loop))
+                out.append((node, entry, loop))
                 continue
             for port in range(len(self.graph.by_id[node].outputs)):
                 reader = self.graph.readers.get((node, port))

@@ -1,0 +1,37 @@
+"""What the README says is so: its links lead somewhere, its program compiles, its verbs and make targets exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ampc.compiler import compile_source
+from ampc.source import remember
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text("utf-8")
+
+
+def test_links_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXT) if not link.startswith("http")]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_its_program_compiles() -> None:
+    program = re.search(r"```\n(model .*?)```", TEXT, re.DOTALL)
+    assert program is not None
+    assert compile_source(remember("readme.amp", program.group(1).encode(), "README.md")).manifest is not None
+
+
+def test_its_verbs_and_targets_exist() -> None:
+    import typer
+
+    from ampc.cli.main import app
+
+    verbs = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # a group has commands
+    used = set(re.findall(r"(?m)^ampc (\w+)", TEXT)) | set(re.findall(r"`ampc (\w+)", TEXT))
+    assert used <= verbs
+    assert verbs <= used
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}:" in makefile for target in re.findall(r"`?make ([a-z-]+)", TEXT) if target not in ("lists",))
