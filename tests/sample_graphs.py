@@ -26,7 +26,7 @@ def list_reduction(hidden: int = 128, vocabulary: int = 14, classes: int = 10, r
     turn, done = g.cond(head, Within(loop))
     unit = g.isu(g.source, Enter(loop))
     tick = g.phi(unit, test=First(loop))
-    go, stop = g.cond(tick, Within(loop))
+    go, _ = g.cond(tick, Within(loop))
     x = g.ppt("lookup", "embed", go, fields=(FieldRef("symbol", Coord(loop)),))
     new = g.npt("relu", g.ppt("linear", "step", g.concat(x, turn)))
     g.close(head, g.isu(new, Next(loop)))

@@ -128,6 +128,14 @@ def load(path: str | Path) -> Manifest:
     return from_bytes(content, shown)
 
 
+def is_manifest_path(path: str | Path) -> bool:
+    """Whether `load` is what reads `path`: a folder, or a name that ends in `.json`."""
+    try:
+        return Path(path).suffix == ".json" or Path(path).is_dir()
+    except (OSError, ValueError):  # a name that is too long, or holds a null character
+        return False
+
+
 def from_bytes(content: bytes, file: str = "manifest") -> Manifest:
     """Return the manifest that `content` holds; raises AmpError as `load` does."""
     if len(content) > MAX_BYTES:
@@ -360,4 +368,4 @@ class _Checker:
                 self.fail("AMP607", "$.sources", f"`{printable(source)}` is not a plain file name")
 
 
-__all__ = ["FILE_NAME", "FORMAT", "VERSION", "Manifest", "from_bytes", "json_schema", "load", "save", "to_bytes", "write_atomic"]
+__all__ = ["FILE_NAME", "FORMAT", "VERSION", "Manifest", "from_bytes", "is_manifest_path", "json_schema", "load", "save", "to_bytes", "write_atomic"]

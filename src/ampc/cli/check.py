@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -48,16 +47,15 @@ def check_command(
 
 
 def _check(file: str) -> str:
-    path = Path(file)
-    if path.is_dir() or path.suffix == ".json":
-        from ampc.manifest import load
+    from ampc.manifest import is_manifest_path, load
 
-        load(path)
+    if is_manifest_path(file):
+        load(file)
         return "manifest"
-    if path.suffix == ".toml":
+    if file.endswith(".toml"):
         from ampc.place import load_target
 
-        load_target(path)
+        load_target(file)
         return "target"
     from ampc.cli.compile import compile_model
 

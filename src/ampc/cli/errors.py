@@ -96,7 +96,8 @@ def guarded(action: Callable[[], int], argv: Sequence[str]) -> int:
     previous = _on_terminate()
     try:
         status = action()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: closed by whoever started us
+            sys.stdout.flush()
         return status
     except AmpError as e:
         show(e)

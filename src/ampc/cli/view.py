@@ -58,14 +58,13 @@ def view_command(
 
 
 def _manifest(program: str, target: str | None, sets: list[str] | None, strategy: str) -> Manifest:
-    from ampc.manifest import load
+    from ampc.manifest import is_manifest_path, load
 
-    path = Path(program)
-    if path.is_dir() or path.suffix == ".json":
+    if is_manifest_path(program):
         if target is not None or sets or strategy != "balanced":
             message = "`--target`, `--set` and `--strategy` are for a model; a manifest is placed already"
             raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
-        return load(path)
+        return load(program)
     done = compile_model(program, target=target, sets=sets, strategy=strategy)
     assert done.manifest is not None
     return done.manifest
