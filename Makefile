@@ -35,14 +35,16 @@ demo: $(VENV)/.stamp ## compile, draw and train list reduction to 97 % validatio
 	    $(DEMO)/list_reduction.ampx/manifest.json $(DEMO)/list_reduction.svg $(DEMO)/run
 
 test: $(VENV)/.stamp ## run the tests
-	$(BIN)/python -m pytest -q -m 'not torch and not long'
+	$(BIN)/python -m pytest -q -m 'not compiled and not torch and not long'
+	$(BIN)/python -m pytest -q -m 'compiled and not torch and not long'
 
 test-torch: $(VENV)/.stamp ## run the tests that compare with PyTorch (installs it)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
 	$(BIN)/python -m pytest -q -m torch
 
 test-long: $(VENV)/.stamp ## run the tests that take minutes
-	$(BIN)/python -m pytest -q -m long
+	$(BIN)/python -m pytest -q -m 'long and not compiled'
+	$(BIN)/python -m pytest -q -m 'long and compiled'
 
 lint: $(VENV)/.stamp ## ruff and mypy --strict
 	$(BIN)/python -m ruff check src tests benchmarks
@@ -53,7 +55,7 @@ bench: $(VENV)/.stamp ## speed beside PyTorch (installs it), into docs/benchmark
 	@for part in $(PARTS); do echo; $(BIN)/python -m benchmarks.$$part --write || exit; done
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
-	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not torch and not long' -k golden
+	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not compiled and not torch and not long' -k golden
 
 experiments: $(VENV)/.stamp ## train the models of models/ to their targets, write docs/results.md
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),plots]'

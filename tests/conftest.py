@@ -1,4 +1,7 @@
-"""Options and fixtures of all tests: golden files are rewritten with `pytest --update-golden`."""
+"""Options and fixtures of all tests: golden files are rewritten with `pytest --update-golden`.
+
+Tests run generated kernels as plain Python, which needs no compilation, but for those marked `compiled`: `pytest -m compiled` runs them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,25 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the expected texts instead of comparing with them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Before anything imports numba, which looks at this once.
+    if not compiles(config):
+        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+
+
+def compiles(config: pytest.Config) -> bool:
+    """Whether this session runs the tests of compiled kernels, and those alone."""
+    expression = str(config.getoption("markexpr"))
+    return "compiled" in expression and "not compiled" not in expression
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not compiles(config):
+        other = [item for item in items if item.get_closest_marker("compiled")]
+        config.hook.pytest_deselected(items=other)
+        items[:] = [item for item in items if not item.get_closest_marker("compiled")]
 
 
 @pytest.fixture

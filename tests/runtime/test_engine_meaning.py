@@ -1,32 +1,47 @@
-"""The engine gives what the interpreter gives, for every bundled model, any placement, schedule and number in flight.
+"""The engine gives what the interpreter gives, for every bundled model, any placement, schedule, grouping and number in flight.
 
-With `NUMBA_DISABLE_JIT=1` the same generated text runs as plain Python, and these tests then cover many more schedules.
+Most schedules run the generated text as plain Python; those marked `compiled` run it through numba.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+from typing import Any
+
 import pytest
+from differential import compare
+from support import dataset, model_names, random_rows, small, spread
 
-from ampc.runtime import native
-from tests.support import dataset, engine, meaning, model_names, random_rows, small
-
-SCHEDULES = 2 if native.JIT else 6
+DRIVERS = ("step", "threads", "step")
+PLAIN = [
+    {"workers": 1 + k % 4, "max_active_keys": (1, 2, 4, 64)[k // 2 % 4], "driver": DRIVERS[k % 3], "group": (1, 1, 1, 3)[k // 3 % 4], "seed": k}
+    for k in range(20)
+]
+COMPILED = [
+    {"workers": workers, "max_active_keys": mak, "driver": driver, "seed": 7}
+    for workers, mak, driver in itertools.product((2, 4), (1, 4, 64), ("threads", "step"))
+]
 
 
 @pytest.mark.parametrize("name", model_names())
-def test_gradients_of_any_schedule_are_those_of_the_interpreter(name: str) -> None:
+def test_any_schedule_gives_what_the_interpreter_gives(name: str) -> None:
     graph = small(name)
-    data = dataset(graph, random_rows(graph, 6, seed=1))
-    loss, _, expected = meaning(graph, data)
-    for k in range(SCHEDULES):
-        workers = (1, 2, 3, 4)[k % 4]
-        driver = "threads" if k % 3 == 2 else "step"
-        e = engine(graph, workers, seed=0, max_active_keys=(1, 4, 64)[k % 3], driver=driver)
-        got = e.gradients(data, np.random.default_rng(k).permutation(data.n))
-        for key, value in got.items():
-            want = expected.get(key, np.zeros_like(value))
-            scale = max(1e-3, float(np.abs(want).max(initial=0)))
-            assert np.abs(value - want).max(initial=0) <= 1e-4 * scale, (key, workers, driver)
-        result = e.run(data, np.arange(data.n), train=True, update=False)
-        assert result.loss == pytest.approx(loss, rel=1e-5, abs=1e-6)
+    data = dataset(graph, random_rows(graph, 4, seed=1, longest=3))
+    assert compare(graph, data, PLAIN, seed=3, tolerance=1e-4) is None
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_graphs_without_passes_give_the_same(name: str) -> None:
+    graph = small(name, passes=False)
+    data = dataset(graph, random_rows(graph, 4, seed=2))
+    runs: list[dict[str, Any]] = [{"workers": 2, "driver": "step"}, {"workers": 1, "driver": "threads"}]
+    assert compare(graph, data, runs, seed=3, tolerance=1e-4) is None
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", model_names())
+def test_compiled_kernels_give_what_the_interpreter_gives(name: str) -> None:
+    graph = small(name)
+    data = dataset(graph, random_rows(graph, 40, seed=1, longest=6))
+    placement = spread(graph, 2, seed=7)  # one placement is one text: it compiles once, with further workers idle
+    assert compare(graph, data, [{**run, "placement": placement} for run in COMPILED], seed=7, tolerance=1e-4) is None
