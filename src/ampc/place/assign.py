@@ -12,9 +12,8 @@ import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Source
 from ampc.place.cost import estimate
-from ampc.place.problem import Choice, Problem, rounded
+from ampc.place.problem import Choice, Problem, Traffic, rounded
 from ampc.place.search import improve, longest_first, shake, together
 from ampc.place.statistics import Statistics, guess
 from ampc.place.target import Target
@@ -140,23 +139,28 @@ def _pinned(problem: Problem) -> dict[int, int]:
 
 
 def _settle(problem: Problem, choice: Choice) -> Choice:
-    """Give each unit without a device that of its busiest placed neighbour; one without neighbours, and the Source, the least loaded device."""
-    sources = {problem.unit_of[n.id] for n in problem.graph.nodes if isinstance(n, Source)}
+    """Give each unit without a device that with which it exchanges most; one that exchanges with nobody goes to the least loaded device.
+
+    That holds for the Source too: it sends a message for each element of an axis that a layer is applied to.
+    """
     while -1 in choice:
-        waiting = [
-            (u not in sources, sum(t.bytes + 1 for o, t in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1
-        ]
-        unit = -max(waiting)[2]
+        waiting = [(sum(_pull(t) for o, t in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1]
+        unit = -max(waiting)[1]
         pull: dict[int, float] = defaultdict(float)
         for other, traffic in problem.neighbours[unit]:
             if choice[other] >= 0:
-                pull[choice[other]] += traffic.bytes + 1
-        if pull and unit not in sources:
+                pull[choice[other]] += _pull(traffic)
+        if pull:
             choice[unit] = max(pull, key=lambda d: (pull[d], -d))
         else:
             loads, _memory = problem.state(choice)
             choice[unit] = min(range(problem.n_devices), key=lambda d: (loads[d], d))
     return choice
+
+
+def _pull(traffic: Traffic) -> float:
+    """Return how strongly two units want to be together: a message counts as much as some hundred bytes."""
+    return 256 * traffic.messages + traffic.bytes
 
 
 def _check_memory(problem: Problem, choice: Choice) -> None:
