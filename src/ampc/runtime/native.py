@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import time
 from typing import Any
 
@@ -160,6 +161,63 @@ if JIT:
 
         return signature, codegen
 
+    def _denormals(builder: Any, module: Any) -> tuple[str, str, Any, int] | None:
+        """How to read and write the processor's floating-point control word, and its bits for flushing denormals; None if unknown."""
+        machine = platform.machine().lower()
+        if machine in ("x86_64", "amd64"):
+            return "llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr", ir.IntType(32), 0x8040  # flush to zero, denormals are zero
+        if machine in ("aarch64", "arm64"):
+            return "llvm.aarch64.get.fpcr", "llvm.aarch64.set.fpcr", ir.IntType(64), 1 << 24
+        return None
+
+    @intrinsic
+    def flush_denormals(typingctx):  # type: ignore[no-untyped-def]
+        """Make this thread treat denormal numbers as 0 (they are many times slower); return the control word as it was."""
+        signature = types.int64()
+
+        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            found = _denormals(builder, builder.module)
+            if found is None:
+                return ir.Constant(ir.IntType(64), 0)
+            read, write, word, bits = found
+            if word.width == 32:
+                cell = cgutils.alloca_once(builder, word)
+                place = builder.bitcast(cell, cgutils.voidptr_t)
+                kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t])
+                builder.call(cgutils.get_or_insert_function(builder.module, kind, read), [place])
+                old = builder.load(cell)
+                builder.store(builder.or_(old, ir.Constant(word, bits)), cell)
+                builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [place])
+                return builder.zext(old, ir.IntType(64))
+            get = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, []), read)
+            put_word = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [word]), write)
+            old = builder.call(get, [])
+            builder.call(put_word, [builder.or_(old, ir.Constant(word, bits))])
+            return old
+
+        return signature, codegen
+
+    @intrinsic
+    def restore_denormals(typingctx, old):  # type: ignore[no-untyped-def]
+        """Give this thread the control word back that `flush_denormals` returned."""
+        signature = types.void(types.int64)
+
+        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            found = _denormals(builder, builder.module)
+            if found is not None:
+                _, write, word, _ = found
+                if word.width == 32:
+                    cell = cgutils.alloca_once(builder, word)
+                    builder.store(builder.trunc(args[0], word), cell)
+                    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t])
+                    builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [builder.bitcast(cell, cgutils.voidptr_t)])
+                else:
+                    kind = ir.FunctionType(ir.VoidType(), [word])
+                    builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [args[0]])
+            return context.get_dummy_value()
+
+        return signature, codegen
+
     @intrinsic
     def _float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
         signature = types.float32(types.int32)
@@ -274,7 +332,8 @@ if JIT:
         p = p * r + np.float32(5.0000001201e-1)
         p = p * r * r + r + F1
         y = p * _float_from_bits((np.int32(k) + np.int32(127)) << np.int32(23))
-        return y if x == x else x  # min and max drop a NaN
+        # Below the smallest normal number the result is 0: denormals would slow down all that is made of it. min and max drop a NaN.
+        return y if x >= np.float32(-87.33) else (F0 if x == x else x)
 
     @njit(**KERNEL)
     def times(a, b):  # type: ignore[no-untyped-def]
@@ -304,6 +363,12 @@ if JIT:
 
 else:
     FIRE: Any = None
+
+    def flush_denormals() -> int:
+        return 0
+
+    def restore_denormals(old: int) -> None:
+        pass
 
     def kernel(**types: Any) -> Any:
         return lambda function: function
@@ -346,7 +411,7 @@ else:
         z[...] = product if beta == 0 else product + np.float32(beta) * z
 
     def exp(x: Any) -> Any:
-        return np.float32(math.exp(min(max(float(x), -87.33), 88.37) if x == x else x))
+        return np.float32(x if x != x else 0.0 if x < -87.33 else math.exp(min(float(x), 88.37)))
 
     def times(a: Any, b: Any) -> Any:
         return np.uint64(int(a) * int(b) & (1 << 64) - 1)

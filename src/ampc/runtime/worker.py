@@ -13,7 +13,7 @@ from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import H, L, P, Q, S
 from ampc.runtime import optimizer, tokens
-from ampc.runtime.native import ENTRY, FIRE, JIT, KERNEL, at, ensure, load_acquire, pause, pointer, put, signed, store_release, times, unsigned
+from ampc.runtime.native import ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times, unsigned
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
 from ampc.runtime.tokens import (
     BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
@@ -321,9 +321,11 @@ def run(fire, F, I, D, XF, XI, O, w):
 
     The step driver returns now and then, so that the caller can look at progress.
     """
+    control = flush_denormals()
     if w == FLUSH:
         flush(pointer(F), pointer(I), pointer(D))
     elif w >= 0:
         work(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), w)
     else:
         step(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), -w)
+    restore_denormals(control)
