@@ -50,9 +50,15 @@ lint: $(VENV)/.stamp ## ruff and mypy --strict
 	$(BIN)/python -m ruff check src tests benchmarks
 	$(BIN)/python -m mypy
 
-bench: $(VENV)/.stamp ## speed beside PyTorch (installs it), into docs/benchmarks.md; PARTS="mnist ..." for some
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
-	@for part in $(PARTS); do echo; $(BIN)/python -m benchmarks.$$part --write || exit; done
+# PyTorch is large: it has a place of its own.
+.venv-bench/.stamp: $(VENV)/.stamp
+	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
+	@echo "installing ampc and PyTorch into .venv-bench"
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
+	@touch $@
+
+bench: .venv-bench/.stamp ## speed beside PyTorch (installs it), into docs/benchmarks.md; PARTS="mnist ..." for some
+	.venv-bench/bin/python -m benchmarks.run --write $(PARTS)
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
 	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not compiled and not torch and not long' -k golden

@@ -89,12 +89,15 @@ class Comparison:
     def of(self, name: str) -> Figures:
         return next(f for f in self.figures if f.name == name)
 
-    def best(self, *starts: str) -> Figures:
-        """Return the fastest contender whose name begins with one of `starts`."""
-        return max((f for f in self.figures if f.windows and f.name.startswith(starts)), key=lambda f: f.median)
+    def best(self, start: str, end: str = "") -> str:
+        """Return the name of the fastest contender whose name begins with `start` and ends with `end`; "" if there is none."""
+        them = [f for f in self.figures if f.windows and f.name.startswith(start) and f.name.endswith(end)]
+        return max(them, key=lambda f: f.median).name if them else ""
 
     def ratio(self, a: str, b: str) -> tuple[float, float, float]:
         """Return (median, lowest, highest) of a's rate over b's in the same round; rounds where both were quiet, if there are enough."""
+        if not a or not b:
+            return (float("nan"),) * 3
         one, other = self.of(a), self.of(b)
         pairs = list(zip(one.windows, other.windows, strict=False))
         quiet = [(x, y) for x, y in pairs if one.quiet(x) and other.quiet(y)]

@@ -84,7 +84,7 @@ def wrap() -> None:
         queue = 2 * int("".join(c for c in name if c.isdigit())) + name.lower().startswith("b")
         base = int(TIMES[0, queue:].ctypes.data)
 
-        def around(F, I, D, XF, XI, O, w, n):  # type: ignore[no-untyped-def]  # noqa: N803
+        def around(F, I, D, XF, XI, O, w, n):  # type: ignore[no-untyped-def]  # noqa: E741
             now = times + 16 * w
             clock_gettime(THREAD_CPU, as_pointer(now))
             began = load(now) * 1000000000 + load(now + 8)
@@ -160,10 +160,13 @@ def measure(a: argparse.Namespace) -> None:
             break
         w = names.get(int(q), f"queue {q}")
         f, t = ours.firings[w] or 1, ours.tokens[w]
-        body.append([w[:70], f"{100 * seconds[q] / cpu:.1f} %", f"{1e6 * seconds[q] / items:.2f}", f"{t / items:.1f}", f"{t / f:.1f}", f"{1e6 * seconds[q] / f:.1f}"])
+        took_us = 1e6 * seconds[q]
+        body.append([w[:70], f"{100 * seconds[q] / cpu:.1f} %", f"{took_us / items:.2f}", f"{t / items:.1f}", f"{t / f:.1f}", f"{took_us / f:.1f}"])
     rest = cpu - seconds.sum()
-    body.append(["outside of firings: turns, spinning, start and end of a pass", f"{100 * rest / cpu:.1f} %", f"{1e6 * rest / items:.2f}", "", "", ""])
-    print(f"{a.model}, {a.workers} workers: {items / took:,.0f} instances/s, {1e6 * cpu / items:.1f} µs of processor time an instance, {cpu / took:.2f} cores used")
+    what = "outside of firings: turns, spinning, start and end of a pass"
+    body.append([what, f"{100 * rest / cpu:.1f} %", f"{1e6 * rest / items:.2f}", "", "", ""])
+    cost = f"{1e6 * cpu / items:.1f} µs of processor time an instance, {cpu / took:.2f} cores used"
+    print(f"{a.model}, {a.workers} workers: {items / took:,.0f} instances/s, {cost}")
     print(text_table(("segment", "time", "µs an instance", "tokens an instance", "tokens a firing", "µs a firing"), body), flush=True)
     Path(a.child).write_text(json.dumps({str(k): v for k, v in ADDRESSES.items()}), encoding="utf-8")
 

@@ -38,7 +38,8 @@ class Goal:
 
     def words(self) -> list[str]:
         sign = "≤" if self.most else "≥"
-        return [self.what, f"{number(self.value[0])} {self.unit}", f"{span(*self.value[1:])}", f"{sign} {self.bound:g} {self.unit}", "yes" if self.reached else "**no**"]
+        reached = "yes" if self.reached else "**no**"
+        return [self.what, f"{number(self.value[0])} {self.unit}", span(*self.value[1:]), f"{sign} {self.bound:g} {self.unit}", reached]
 
 
 def machine() -> dict[str, Any]:
@@ -107,6 +108,7 @@ def publish(part: str, comparisons: Sequence[Comparison], goals: Sequence[Goal] 
     """Print the tables; with `write` put them into the documents."""
     for c in comparisons:
         print(f"\n{c.title} ({c.unit})\n" + text_table(HEADS, rows(c)))
+    goals = [g for g in goals if g.value[0] == g.value[0]]  # a contender may have been left out
     if goals:
         print("\n" + text_table(GOALS, [[w.replace("**", "") for w in g.words()] for g in goals]))
     print(f"\n  {processor()}, {CORES} cores, torch {_version('torch')}, ampc's BLAS: {_blas()}\n", flush=True)
@@ -140,7 +142,8 @@ def _section(entry: dict[str, Any]) -> str:
     if entry["words"]:
         lines += [entry["words"], ""]
     m = entry["machine"]
-    lines += [f"{m['date']}: {m['processor']}, {m['cores']} cores; Python {m['python']}, torch {m['torch']}, numba {m['numba']}, ampc's BLAS {m['ampc_blas']}.", ""]
+    versions = f"Python {m['python']}, torch {m['torch']}, numba {m['numba']}, ampc's BLAS {m['ampc_blas']}"
+    lines += [f"{m['date']}: {m['processor']}, {m['cores']} cores; {versions}.", ""]
     return "\n".join(lines)
 
 

@@ -30,7 +30,7 @@ model relay():
     loss squared(h, x)
 """
 
-BRANCHES = f"""
+BRANCHES = """
 model relays():
     instance:
         axis turn

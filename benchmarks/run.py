@@ -1,0 +1,44 @@
+"""All comparisons, one after the other: `make bench`. A part whose data isn't here is left out, with a word about what it wants."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks import ggsnn, list_reduction, mnist, oversubscription, tokens, tree_lstm
+from benchmarks.ours import NoData
+
+PARTS: dict[str, Callable[[list[str]], object]] = {
+    "tokens": tokens.main,
+    "list_reduction": list_reduction.main,
+    "oversubscription": oversubscription.main,
+    "mnist": mnist.main,
+    "tree_lstm": tree_lstm.main,
+    "ggsnn": ggsnn.main,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all by default")
+    p.add_argument("--quick", action="store_true", help="few short windows, for a look; nothing is written")
+    p.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md and docs/benchmarks.json")
+    a = p.parse_args(argv)
+    unknown = [x for x in a.parts if x not in PARTS]
+    if unknown:
+        p.error(f"there is no part {', '.join(unknown)}; parts are {', '.join(PARTS)}")
+    began = time.perf_counter()
+    flags = ["--quick"] * a.quick + ["--write"] * (a.write and not a.quick)
+    for name in a.parts or PARTS:
+        try:
+            PARTS[name](flags)
+        except NoData as missing:
+            print(f"\n{name} is left out: {missing}", flush=True)
+    print(f"{time.perf_counter() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
