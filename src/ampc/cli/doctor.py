@@ -51,6 +51,7 @@ def examine() -> dict[str, Any]:
         "packages": {p: _version(p) for p in PACKAGES},
         "extras": {extra: _version(p) for extra, p in EXTRAS.items()},
         "BLAS": blas(),
+        "kernel cache": cache_state(),
         "renderer": renderer("svg") or "none: `pip install graphviz-pure`",
         "default target": default_target(),
         "targets": place.bundled_targets(),
@@ -68,6 +69,21 @@ def blas() -> str:
     return ", ".join(sorted({f"{i['internal_api']} {i.get('version') or '?'}" for i in found})) or "unknown"
 
 
+def cache_state() -> str:
+    """Return where compiled kernels are kept, and whether that folder can be trusted."""
+    from ampc.runtime.cache import root
+
+    folder = root()
+    try:
+        state = folder.stat()
+    except OSError:
+        return f"{folder} (not made yet)"
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        return f"{folder} (refused: others can write it; `chmod go-w` it, or set AMPC_CACHE_DIR)"
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    return f"{folder} ({size / 1e6:.1f} MB; safe to delete)"
+
+
 def _version(package: str) -> str:
     from importlib import metadata
 
@@ -77,4 +93,4 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-__all__ = ["blas", "examine", "register"]
+__all__ = ["blas", "cache_state", "examine", "register"]
