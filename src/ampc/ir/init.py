@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from ampc.ir.copies import plain_name
 from ampc.ir.graph import Graph, Param
 
 
@@ -15,7 +16,7 @@ def initial_parameters(graph: Graph, seed: int) -> dict[str, npt.NDArray[np.floa
 
     Each array's stream depends on the seed, the layer's and the parameter's name only. Copies of a layer, `name~0`, `name~1`, ..., start equal.
     """
-    return {f"{layer.name}.{p.name}": initial(p, seed, layer.name.split("~")[0]) for layer in graph.layers for p in layer.params}
+    return {f"{layer.name}.{p.name}": initial(p, seed, plain_name(layer.name)) for layer in graph.layers for p in layer.params}
 
 
 def initial(param: Param, seed: int, layer: str) -> npt.NDArray[np.float32]:

@@ -14,6 +14,7 @@ from ampc.ir.nodes import (
     Bcast,
     Concat,
     Cond,
+    Dealt,
     Dependents,
     Enter,
     First,
@@ -240,13 +241,19 @@ def loops(graph: Graph) -> Wrongs:
         r = head.test.region
         if head.region != r:
             yield at_origin("AMP313", head, f"starts loop region {r} but lies in region {head.region}")
-        maker = graph.by_id[head.inputs[1][0]]
-        while isinstance(maker, Bcast):
-            maker = graph.by_id[maker.inputs[0][0]]
+        maker = _behind_copies(graph, head.inputs[1][0])
         if not is_next(maker, r):
             yield at_origin("AMP313", head, f"its second input comes from node {maker.id}, not from the next turn of region {r}")
         if _reaches(graph, succ, head, r):
             yield at_origin("AMP313", head, f"loop region {r} has no exit: a way from its head back to it passes no Cond that counts the turns")
+
+
+def _behind_copies(graph: Graph, node: int) -> AnyNode:
+    """Return the node behind Bcasts, and behind what deals messages to copies and collects them from copies (the copies are alike)."""
+    maker = graph.by_id[node]
+    while isinstance(maker, Bcast) or (isinstance(maker, Cond | Phi) and isinstance(maker.test, Dealt)):
+        maker = graph.by_id[maker.inputs[0][0]]
+    return maker
 
 
 def _reaches(graph: Graph, succ: dict[int, list[int]], head: Phi, region: int) -> bool:

@@ -58,10 +58,11 @@ LAYER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}([.~@][A-Za-z0-9_]{1,64}){0
 def at_origin(code: str, node: AnyNode, message: str) -> Diagnostic:
     """Return a diagnostic about a node, at its source place if it has one."""
     title = f"node {node.id} ({type(node).__name__}{f' `{node.op}`' if isinstance(node, NPT | PPT | Loss | Metric) else ''})"
-    return Diagnostic(code, f"{title}: {message}", primary=_label(node.origin))
+    return Diagnostic(code, f"{title}: {message}", primary=origin_label(node.origin))
 
 
-def _label(origin: tuple[str, ...]) -> Label | None:
+def origin_label(origin: tuple[str, ...]) -> Label | None:
+    """Return the most specific source place of a node, or None if it has none."""
     if not origin:
         return None
     file, line, column = ([*origin[0].rsplit(":", 2), "", ""])[:3]

@@ -11,6 +11,7 @@ from ampc.ir.verify import verify
 from ampc.passes.bulk import bulk
 from ampc.passes.drop_dead import drop_dead
 from ampc.passes.part import part
+from ampc.passes.replicate import replicate
 from ampc.passes.share import share
 from ampc.passes.simplify import simplify
 
@@ -31,7 +32,8 @@ PIPELINE: tuple[Pass, ...] = (
     Pass(
         "bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk
     ),  # after share and simplify: fewer values to follow
-    Pass("part", "one Split instead of several slices", part),  # last: slices of slices and of joins are gone by now
+    Pass("part", "one Split instead of several slices", part),  # after the rest: slices of slices and of joins are gone by now
+    Pass("replicate", "make the copies of layers with `replicas` real, each in an arm of its own", replicate),  # last: the arms differ in names alone
 )
 
 
