@@ -84,7 +84,7 @@ class H(IntEnum):
     HYPER0 = auto()
     """D: doubles of layer l from HYPER0 + l * HYPER on, see `P`."""
     WEIGHT0 = auto()
-    """D: 1 / (firings of instance i for layer l) at WEIGHT0 + i * LAYERS + l; 0: they are counted as they happen."""
+    """D: 1 / (firings of instance i for layer l) at WEIGHT0 + i * LAYERS + l, 1 where they are counted as they happen; 0: none has a row."""
     FOLDS = auto()
     FOLD0 = auto()
     """I: FOLD words for each folded table, see `T`."""
@@ -166,7 +166,7 @@ class L(IntEnum):
     COLS = 11
     """Row width of a sparse table."""
     COUNTER = 12
-    """Offset in a slot's counters where forward messages are counted; -1: the number is known beforehand."""
+    """Offset in a slot's counters of three words: firings forward, firings backward, weight claimed; -1: the number is known beforehand."""
     UPDATES = 13
     """Updates made in this pass."""
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S, T
-from ampc.codegen.plan import Segment
+from ampc.codegen.plan import Segment, layer_names
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
-from ampc.ir.nodes import Cond, Decided, Dealt, First, Group, Match, Metric, Output, Phi, Source, Within
+from ampc.ir.nodes import PPT, Cond, Dealt, Decided, First, Group, Match, Metric, Output, Phi, Source, Within
 from ampc.runtime.extents import Extents
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.tokens import QUEUE, RING
@@ -113,7 +113,7 @@ class Binding:
         for name in self.plan.layers:
             if not self.static_count(name):
                 self.layer_counter[name] = count
-                count += 1
+                count += 3  # firings forward, firings backward, weight claimed so far
         self.count_stride = count
         self.scratch0 = self.arena0 + self.slots * self.arena_stride
 
@@ -236,13 +236,27 @@ class Binding:
         return any(arms(n.id) > 0 for n in segment.nodes)
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """float64 [n, layers]: 1 / (firings of an instance for a layer); 0 where they are counted as they happen."""
+        """float64 [n, layers]: 1 / (firings of an instance for a layer), 1 where they are counted as they happen; 0 if no row ever reaches it."""
         out = np.zeros((self.data.n, len(self.plan.layers)))
         for k, name in enumerate(self.plan.layers):
-            if self.static_count(name):
-                total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers)
-                out[:, k] = 1.0 / np.maximum(total, 1)
+            found = [(s, n) for s in self.plan.segments for n in s.nodes if isinstance(n, PPT) and name in layer_names(n)]
+            reached = np.zeros(self.data.n, bool)
+            for segment, node in found:
+                reached |= (self.extents.states(segment.region) > 0) & self._has_rows(node, name)
+            total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers) if self.static_count(name) else 1
+            out[:, k] = reached / np.maximum(total, 1)
         return out
+
+    def _has_rows(self, node: PPT, layer: str) -> npt.NDArray[np.bool_]:
+        """Whether each instance has a row for a layer at a node: an element of the rows' axis, of the layer's kind where rows are told apart."""
+        axis = node.outputs[0].rows
+        if not axis:
+            return np.ones(self.data.n, bool)
+        offsets = self.data.axes[axis]
+        if node.op != "linear_by":
+            return np.diff(offsets) > 0
+        mine = self.extents.column(node.fields[0].field).reshape(-1) == int(layer.rpartition(".")[2])
+        return np.diff(np.concatenate([[0], np.cumsum(mine)])[offsets]) > 0
 
     # ------------------------------------------------------------------------------------------------ tables
 

@@ -39,6 +39,8 @@ FOLD_ROWS, INNER, FOLD_COLS, TABLE_LAYER, LINEAR_LAYER, TABLE_VERSION, LINEAR_VE
     t.value for t in (T.ROWS, T.INNER, T.COLS, T.TABLE_LAYER, T.LINEAR_LAYER, T.TABLE_VERSION, T.LINEAR_VERSION, T.DIRTY)
 )
 LAYER, HYPER, BINS, FOLD = _LAYER, _HYPER, _BINS, _FOLD
+WHOLE = 1 << 32
+"""An instance's whole weight for a layer, in the counters."""
 NEARLY = 1 - 1e-6
 """Weights are sums of fractions 1/n; what is this near to the frequency has reached it."""
 
@@ -67,11 +69,33 @@ def count_forward(I, D, w, n, layer):
 
 @kernel(returns=types.float64)
 def weight_of(I, D, layer, slot, inst):
-    """How much of instance `inst` one backward firing for `layer` stands for: 1 / (its firings)."""
+    """How much of instance `inst` one backward firing for `layer` stands for: 1 / (its firings), so far as they are known; 0 if none has a row."""
+    share = at(D, I[WEIGHT0] + inst * I[LAYERS] + layer)
     counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
     if counter < 0:
-        return at(D, I[WEIGHT0] + inst * I[LAYERS] + layer)
-    return 1.0 / max(1, at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + counter))
+        return share
+    return share / max(1, at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + counter))
+
+
+@kernel(returns=types.float64)
+def claim(I, D, layer, slot, inst):
+    """The weight of one backward firing, where it is counted for good.
+
+    A loss may answer before an instance has made all its forward firings; what was claimed too much then is not claimed again, so that an
+    instance adds up to one whatever the order.
+    """
+    counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
+    if counter < 0:
+        return weight_of(I, D, layer, slot, inst)
+    p = I[COUNT0] + slot * I[COUNT_STRIDE] + counter
+    answered = at(I, p + 1) + 1
+    put(I, p + 1, answered)
+    due = answered * WHOLE // max(1, at(I, p))
+    more = due - at(I, p + 2)
+    if more <= 0:
+        return 0.0
+    put(I, p + 2, due)
+    return at(D, I[WEIGHT0] + inst * I[LAYERS] + layer) * more / WHOLE
 
 
 @kernel()
@@ -89,7 +113,7 @@ def settle(F, I, D, w, n, layer, ver):
         stale = version - at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + ver + at(I, block + cap + i))
         p = histogram + (stale if stale < BINS else BINS - 1)
         put(I, p, at(I, p) + 1)
-        total += weight_of(I, D, layer, slot, at(I, block + 2 * cap + i))
+        total += claim(I, D, layer, slot, at(I, block + 2 * cap + i))
     put(D, hyper + WEIGHT, at(D, hyper + WEIGHT) + total)
     if I[UPDATE] == 1 and I[SYNC] == 0 and at(D, hyper + WEIGHT) >= at(D, hyper + FREQUENCY) * NEARLY:
         update(F, I, D, layer, at(D, hyper + WEIGHT))
