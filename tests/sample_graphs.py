@@ -14,7 +14,7 @@ def linear(name: str, rows: int, cols: int, **more: object) -> Layer:
 def list_reduction(hidden: int = 128, vocabulary: int = 14, classes: int = 10, replicas: int = 1, devices: tuple[str, str, str] = ("", "", "")) -> Graph:
     """The bundled model: a recurrent network over tokens."""
     layers = (
-        Layer("embed", "embedding", (Param("table", (vocabulary, hidden), "normal"),), device=devices[0]),
+        Layer("embed", "embedding", (Param("table", (vocabulary, hidden), "normal"),), replicas=replicas, device=devices[0]),
         linear("step", 2 * hidden, hidden, replicas=replicas, device=devices[1]),
         linear("head", hidden, classes, device=devices[2]),
     )

@@ -172,7 +172,6 @@ WRONG: list[tuple[str, Callable[[Raw], object], str, str | None]] = [
     ("memory 0", put("target.devices.0.memory_bytes", 0), None, None),  # type: ignore[list-item]  # the target's words
     ("share", put("statistics.shares", {"symbol": {"0": 1.5}}), "AMP607: `$.statistics.shares.symbol.0` of `m.json`: 1.5 is out of range; allowed are 0 to 1", None),
     ("source path", put("sources", {"/etc/passwd": "0"}), "AMP607: `$.sources` of `m.json`: `/etc/passwd` is not a plain file name", None),
-    ("replicas", put("placement.replicas", {"step": [0, 1]}), "AMP610: `$.placement.replicas.step` of `m.json`: 2 devices for 1 replicas", None),
 ]
 
 

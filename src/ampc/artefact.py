@@ -131,7 +131,7 @@ def placement_report(placement: Placement, manifest: Manifest) -> dict[str, Any]
     return {
         "target": manifest.target.name, "strategy": placement.strategy, "bottleneck": placement.devices[placement.bottleneck],
         "predicted_instances_per_s": placement.instances_per_s, "crossing_messages": placement.crossing_messages,
-        "crossing_bytes": placement.crossing_bytes, "replicas": {k: list(v) for k, v in placement.replicas.items()}, "devices": devices,
+        "crossing_bytes": placement.crossing_bytes, "devices": devices,
     }
 
 

@@ -337,13 +337,6 @@ class _Checker:
         for i, d in p.device_of.items():
             self.within(f"$.placement.device_of.{i}", d, 0, len(names) - 1)
         self.within("$.placement.bottleneck", p.bottleneck, 0, len(names) - 1)
-        copies = {x.name: x.replicas for x in self.graph.layers if x.replicas > 1}
-        for layer, devices in p.replicas.items():
-            path = f"$.placement.replicas.{printable(layer)}"
-            if copies.get(layer) != len(devices):
-                self.fail("AMP610", path, f"{len(devices)} devices for {copies.get(layer, 1)} replicas")
-            for d in devices:
-                self.within(path, d, 0, len(names) - 1)
         self._one_device_a_layer(p)
 
     def _one_device_a_layer(self, p: Placement) -> None:

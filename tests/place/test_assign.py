@@ -11,6 +11,7 @@ from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT, Loss, Metric, Output
+from ampc.passes.replicate import replicate
 from ampc.place import STRATEGIES, Placement, Target, guess, load_target, place
 from ampc.place.cost import estimate
 from ampc.place.problem import Problem, objective
@@ -131,7 +132,6 @@ def test_refusals() -> None:
     assert refused(list_reduction(devices=("gpu", "x", "core:0")), cpu2, "manual")[1] == (
         "layer `step` asks for device `x`, which target `cpu-2` lacks"
     )
-    assert refused(list_reduction(replicas=3), cpu2, "balanced")[:2] == ("AMP514", "layer `step` has 3 replicas, but target `cpu-2` has 2 devices")
     code, message, _ = refused(list_reduction(), shrunk(cpu2, 100_000), "balanced")
     assert (code, message) == ("AMP513", "device `core:0` of target `cpu-2` has 100000 bytes, but its layers need 526336")
 
@@ -143,10 +143,11 @@ def test_memory_is_kept_where_it_can_be() -> None:
     assert all(used <= 540_000 for used in p.memory_bytes)
 
 
-def test_replicas_have_devices_of_their_own() -> None:
-    graph = list_reduction(replicas=3)
+def test_each_arm_of_a_replicated_layer_is_on_one_device_and_they_are_on_different_ones() -> None:
+    graph = replicate(list_reduction(replicas=2))
     p = place(graph, load_target("cpu-4"))
-    assert len(set(p.replicas["step"])) == 3
+    of = device_of_layers(graph, p)
+    assert of["embed~0"] == of["step~0"] != of["embed~1"] == of["step~1"]
 
 
 def test_strategies_are_what_the_help_says() -> None:

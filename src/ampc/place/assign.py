@@ -21,7 +21,7 @@ from ampc.place.traffic import ways
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`device_of`: node id -> index into `devices`, for every node. `replicas`: layer -> the device of each copy (layers with copies only).
+    """`device_of`: node id -> index into `devices`, for every node.
 
     The rest is predicted, a mean over instances: busy seconds of each device and messages between devices; and bytes of weights, gradients and
     optimiser state. `instances_per_s` is what the busiest device (`bottleneck`) allows.
@@ -30,7 +30,6 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     strategy: str
     devices: tuple[str, ...]
     device_of: dict[int, int]
-    replicas: dict[str, tuple[int, ...]] = {}
     busy_s: tuple[float, ...] = ()
     crossing_messages: float = 0.0
     crossing_bytes: float = 0.0
@@ -42,7 +41,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def place(graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None) -> Placement:
     """Return a placement of every node of a verified `graph` on the devices of `target`.
 
-    Raises AmpError AMP510 (unknown strategy), AMP511 and AMP512 (manual placement), AMP513 (memory), AMP514 (more replicas than devices).
+    Raises AmpError AMP510 (unknown strategy), AMP511 and AMP512 (manual placement), AMP513 (memory).
     """
     if strategy not in STRATEGIES:
         remedy = did_you_mean(strategy, STRATEGIES) or "strategies are " + ", ".join(f"`{s}`" for s in STRATEGIES)
@@ -75,7 +74,6 @@ def _placement(problem: Problem, strategy: str, choice: Choice) -> Placement:
         strategy=strategy,
         devices=tuple(d.name for d in problem.target.devices),
         device_of=device_of,
-        replicas={u.layer: tuple(problem.copies(u, choice[u.id])) for u in problem.units if u.replicas > 1},
         busy_s=tuple(rounded(x) for x in loads),
         crossing_messages=rounded(sum(t.messages for t in crossing)),
         crossing_bytes=rounded(sum(t.bytes for t in crossing)),

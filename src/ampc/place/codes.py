@@ -58,10 +58,4 @@ CODES: dict[str, Explanation] = {
         "Weights, their gradients and the optimiser's state of each layer must fit the device that owns the layer, together with the "
         "other layers there.",
     ),
-    "AMP514": Explanation(
-        "more copies of a layer than devices",
-        "Each of a layer's `replicas` gets a device of its own.",
-        "step = Linear(2 * hidden, hidden, replicas = 4)       # --target cpu-2",
-        "step = Linear(2 * hidden, hidden, replicas = 2)       # --target cpu-2",
-    ),
 }

@@ -99,7 +99,7 @@ def _layer_cost(graph: Graph, layer: Layer) -> LayerCost:
     optimizer, given = str(setting("optimizer", "adam")), setting("min_update_frequency", 32)
     frequency = float(given) if isinstance(given, int | float) else 32.0  # a run refuses what is no number, by name
     floats = parameters * (2 + _STATE_FLOATS.get(optimizer, 2))
-    return LayerCost(parameters, floats * FLOAT_BYTES * layer.replicas, _UPDATE_FLOPS.get(optimizer, 14.0) * parameters / max(1.0, frequency))
+    return LayerCost(parameters, floats * FLOAT_BYTES, _UPDATE_FLOPS.get(optimizer, 14.0) * parameters / max(1.0, frequency))
 
 
 # ------------------------------------------------------------------------------------------------ work of one firing

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.place.cost import Cost
 from ampc.place.target import Target
@@ -40,7 +39,6 @@ class Problem:
         self.n_devices = len(target.devices)
         self.known_seconds: dict[tuple[int, int], float] = {}
         self.known_rates: dict[tuple[int, int], tuple[float, float]] = {}
-        self._check_replicas()
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
         self.traffic = self._traffic()
         self.neighbours: dict[int, list[tuple[int, Traffic]]] = defaultdict(list)
@@ -59,15 +57,6 @@ class Problem:
                 pair[1] += 2 * route.messages * route.size
                 pair[2] += 0.0 if route.direct else 2 * route.messages
         return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
-
-    def _check_replicas(self) -> None:
-        for layer in self.graph.layers:
-            if layer.replicas > self.n_devices:
-                n = f"{self.n_devices} device{'' if self.n_devices == 1 else 's'}"
-                raise error(
-                    "AMP514", f"layer `{layer.name}` has {layer.replicas} replicas, but target `{self.target.name}` has {n}",
-                    help=f"write `replicas = {self.n_devices}` or choose a target with more devices",
-                )
 
     def seconds(self, unit: Unit, device: int) -> float:
         """Return the busy seconds an instance that `unit` costs on `device`."""
@@ -92,19 +81,10 @@ class Problem:
             found = self.known_rates[a, b] = waiting + links.overhead_s, self.target.hops(a, b) / links.bytes_per_s / 2
         return found
 
-    def copies(self, unit: Unit, first: int) -> list[int]:
-        """Return the devices of a unit's replicas: the first, then those that follow it."""
-        return [(first + r) % self.n_devices for r in range(unit.replicas)]
-
     def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
         """Add `unit` on `device`, with its traffic to what is placed already, to the devices' loads; `sign` -1 takes it away."""
-        if unit.replicas == 1:
-            loads[device] += sign * self.seconds(unit, device)
-            memory[device] += sign * unit.memory_bytes
-        else:
-            for d in self.copies(unit, device):
-                loads[d] += sign * self.seconds(unit, d) / unit.replicas
-                memory[d] += sign * unit.memory_bytes
+        loads[device] += sign * self.seconds(unit, device)
+        memory[device] += sign * unit.memory_bytes
         overhead_s = self.target.devices[device].message_overhead_s
         for other, traffic in self.neighbours[unit.id]:
             there = choice[other]

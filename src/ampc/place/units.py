@@ -27,7 +27,6 @@ class Unit(msgspec.Struct, frozen=True):
     layer: str
     layers: tuple[str, ...]
     device: str
-    replicas: int
     work: tuple[tuple[float, float], ...]
     update_flops: float
     tokens: float
@@ -109,10 +108,9 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
             layer=names[0] if names else "",
             layers=tuple(names),
             device=next((x.device for x in owned if x.device), ""),
-            replicas=max((x.replicas for x in owned), default=1),
             work=tuple((c.flops, c.bytes) for c in costs if c.flops or c.bytes),
             update_flops=sum(cost.layers[n].update_flops for n in names),
             tokens=tokens.get(root, 0.0),
-            memory_bytes=sum(cost.layers[n].memory_bytes // max(1, graph.layer[n].replicas) for n in names),
+            memory_bytes=sum(cost.layers[n].memory_bytes for n in names),
         ))
     return units
