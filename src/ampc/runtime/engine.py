@@ -19,6 +19,7 @@ from ampc.codegen.layout import FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, 
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
+from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import PPT, Metric, Output
@@ -26,7 +27,7 @@ from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
 from ampc.runtime import kernels, native, worker
 from ampc.runtime.binding import Binding, LayerMemory
-from ampc.runtime.events import Array, EpochResult, Progress
+from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.tokens import HEAD, QUEUE, TAIL
 
@@ -65,6 +66,7 @@ class Engine:
             self._folds.append((fold, self._persistent))
             self._persistent += 2 * _room(fold.rows * fold.cols)
         self._F = np.zeros(self._persistent, np.float32)
+        self._copies = _copies(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
         self._binding: Binding | None = None
         self._factor = 1.0
@@ -170,12 +172,39 @@ class Engine:
     ) -> EpochResult:
         """Pass over the instances `order` once. With `train` gradients are computed, with `update` layers use them.
 
+        A pass that updates ends by averaging the copies of replicated layers; `average_every` divides it into passes over so many instances.
         Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine.
         """
+        every = self.options.average_every if train and update and self._copies else 0
+        order = np.asarray(order, np.int64)
+        if not 0 < every < len(order):
+            result = self._pass(dataset, order, train, epoch, outputs, update, on_progress, stop)
+            if train and update:
+                self._average()
+            return result
+        parts: list[EpochResult] = []
+        while (start := len(parts) * every) < len(order) and not (parts and parts[-1].interrupted):
+            shown = None if on_progress is None else shifted(on_progress, parts, len(order))
+            parts.append(self._pass(dataset, order[start : start + every], train, epoch, outputs, update, shown, stop))
+            self._average()
+        return join_results(parts, order, every)
+
+    def _average(self) -> None:
+        """Give every copy of a replicated layer the mean of all; moments and what an instance holds of older versions stay."""
+        for copies in self._copies:
+            mean = np.mean([self._F[m.param : m.param + m.size] for m in copies], axis=0, dtype=np.float64)
+            for m in copies:
+                self._F[m.param : m.param + m.size] = mean
+
+    def _pass(
+        self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool,
+        on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None,
+    ) -> EpochResult:  # fmt: skip
+        """Admit `order`, drain, flush what the accumulators hold."""
         self.bind(dataset)
         binding = self._binding
         assert binding is not None
-        self._prepare(binding, np.asarray(order, np.int64), train, update, epoch)
+        self._prepare(binding, order, train, update, epoch)
         places, size = binding.outputs() if outputs else ({}, 0)
         O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # noqa: N806  # the name it has in kernels
         for node in self.graph.nodes:
@@ -246,9 +275,11 @@ class Engine:
         return out
 
     def settings(self, layer: str) -> dict[str, Any]:
-        """A layer's settings: its own where it has some, else the run's."""
+        """A layer's settings: its own (a copy's those of the layer in the source too) where it has some, else the run's."""
         common = {name: getattr(self.options, name) for name in ("optimizer", *_HYPERS.values())}
-        own = {k: v for k, v in {**self.graph.layer[layer].settings, **self.options.per_layer.get(layer, {})}.items() if k in common}
+        given = self.options.per_layer
+        own = {**self.graph.layer[layer].settings, **given.get(plain_name(layer), {}), **given.get(layer, {})}
+        own = {k: v for k, v in own.items() if k in common}
         return {**common, **own}
 
     def _drive(
@@ -391,6 +422,15 @@ _HYPERS: dict[int, str] = {
     P.FREQUENCY: "min_update_frequency", P.RATE: "learning_rate", P.MOMENTUM: "momentum", P.BETA1: "beta1", P.BETA2: "beta2", P.EPSILON: "epsilon",
     P.DECAY: "weight_decay", P.L2: "l2", P.CLIP_NORM: "clip_norm", P.CLIP_VALUE: "clip_value",
 }  # fmt: skip
+
+
+def _copies(layers: dict[str, LayerMemory]) -> list[list[LayerMemory]]:
+    """Return the copies of each replicated layer."""
+    found: dict[str, list[LayerMemory]] = {}
+    for name, m in layers.items():
+        if copy_number(name) is not None:
+            found.setdefault(plain_name(name), []).append(m)
+    return list(found.values())
 
 
 def _room(size: int) -> int:

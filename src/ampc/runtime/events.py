@@ -141,6 +141,27 @@ def merge_results(parts: list[EpochResult]) -> EpochResult:
     )
 
 
+def join_results(parts: list[EpochResult], order: npt.NDArray[np.int64], every: int) -> EpochResult:
+    """Return the passes over the first parts of `order`, each of `every` instances, as one pass over it: outputs and what is done too."""
+    merged = merge_results(parts)
+    n, last = len(order), parts[-1]
+    outputs: dict[str, list[Array]] = {}
+    for name in last.outputs:
+        values = [v for p in parts for v in p.outputs[name]]
+        outputs[name] = values + [values[0][:0]] * (n - len(values))
+    before = order[: (len(parts) - 1) * every]
+    final = order[len(before) : len(before) + every] if last.instances_done is None else last.instances_done
+    done = np.concatenate([before, final])
+    return dataclasses.replace(merged, outputs=outputs, interrupted=len(done) < n, instances_done=done if len(done) < n else None)
+
+
+def shifted(receive: Callable[[Progress], None], before: list[EpochResult], total: int) -> Callable[[Progress], None]:
+    """Return a receiver that turns the progress of a part into that of the whole, of which `before` is done."""
+    done, seconds = sum(p.instances for p in before), sum(p.seconds for p in before)
+    loss = sum(p.loss * p.instances for p in before)
+    return lambda p: receive(dataclasses.replace(p, done=p.done + done, total=total, loss_sum=p.loss_sum + loss, seconds=p.seconds + seconds))
+
+
 def _weighted(parts: list[EpochResult], name: str) -> float | None:
     known = [(p.metrics[name], p.instances) for p in parts if p.metrics.get(name) is not None]
     weight = sum(n for _, n in known)

@@ -248,8 +248,14 @@ def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnos
 
 
 def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
-    """Return the layers that `layer` names: itself, or the members `layer.0`, `layer.1`, ... of a family."""
-    return [x for x in layers if x == layer] or [x for x in layers if x.rpartition(".")[0] == layer and x.rpartition(".")[2].isdigit()]
+    """Return the layers that `layer` names: itself, or the members `layer.0`, ... of a family, or the copies `layer~0`, ... of a replicated layer."""
+    return [x for x in layers if x == layer] or [x for x in layers if layer in (plain_name(x), _family(x), _family(plain_name(x)))]
+
+
+def _family(layer: str) -> str:
+    """Return the family of a member, "" for another layer."""
+    family, _, member = layer.rpartition(".")
+    return family if member.isdigit() else ""
 
 
 def resolve(

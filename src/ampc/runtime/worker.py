@@ -35,6 +35,10 @@ ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, WEIGHT, FREQUENCY = L.OWNER.value, P.WEIGHT.value, P.FREQUENCY.value
 LAYER, HYPER = _LAYER, _HYPER
 FLUSH = 1 << 30
+ENOUGH = 64
+"""Rows from which on a matrix product runs at nearly its full rate."""
+FULL, FIRST = 1 << 40, 1 << 50
+"""Added to a queue's weight: full backward firings before all others, admission and retirement before these."""
 GEMM_WORDS = 16
 BEAT = 8
 """Within a worker's block, after the token arrays: words for gemm, and the count of turns that did something."""
@@ -175,9 +179,10 @@ def retire(I, w, n):
 
 @njit(**KERNEL)
 def choose(I, w):
-    """The queue to fire next, or -1. By weight: waiting rows, backward ones doubled, since they end instances and free weights.
+    """The queue to fire next, or -1: a backward queue that fills a firing well, else the one with most waiting rows.
 
-    Most-waiting-first keeps firings large; with everything bounded by admission, a queue that waits grows heaviest in the end.
+    Full backward firings first keeps staleness low (they end instances and bring updates); small ones wait until they are worth a matrix
+    product or nothing larger is left. With everything bounded by admission, a queue that waits grows heaviest in the end.
     """
     best = -1
     heaviest = 0
@@ -185,9 +190,11 @@ def choose(I, w):
         c = I[QUEUE0] + q * QUEUE
         waiting = at(I, c + TAIL) - at(I, c + HEAD)
         if waiting > 0:
-            weight = waiting * at(I, c + ROWS) << (q & 1)
+            weight = waiting * at(I, c + ROWS)
             if q < 2:
-                weight = 1 << 40  # admission and retirement cost nothing and keep the others fed
+                weight += FIRST  # admission and retirement cost nothing and keep the others fed
+            elif q & 1 and weight >= ENOUGH:
+                weight += FULL
             if weight > heaviest and at(I, I[SEG0] + (q >> 1) * SEG + OWNER) == w:
                 heaviest = weight
                 best = q
@@ -241,6 +248,8 @@ def take(I, D, w, q):
     c = I[QUEUE0] + q * QUEUE
     head = at(I, c + HEAD)
     n = min(at(I, c + TAIL) - head, at(I, I[SEG0] + (q >> 1) * SEG + TAKE))
+    if I[GROUP] > 1:
+        n = min(n, max(I[GROUP], ENOUGH))  # a group is one message: two of them do not fire as one
     if I[SCHEDULE] == 1:
         n = 1 + random(I) % n
     if q & 1 and I[UPDATE] == 1 and I[SYNC] == 0:
