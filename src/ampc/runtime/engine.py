@@ -68,6 +68,7 @@ class Engine:
         self._F = np.zeros(self._persistent, np.float32)
         self._copies = _copies(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
+        self._bindings: list[Binding] = []
         self._binding: Binding | None = None
         self._factor = 1.0
         self._unused: dict[str, Array] = {}
@@ -148,14 +149,17 @@ class Engine:
 
     def bind(self, dataset: Dataset) -> None:
         """Size arenas and tables for a data set; check memory. `run` does this by itself."""
-        if self._binding is not None and self._binding.data is dataset:
-            return
-        self._binding = None
+        for known in self._bindings:
+            if known.data is dataset:
+                self._binding = known
+                return
+        del self._bindings[:-1]  # keep one beside the new one: training and validation take turns
         binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent)
         if binding.floats > self._F.size:
             grown = np.zeros(binding.floats, np.float32)
             grown[: self._persistent] = self._F[: self._persistent]
             self._F = grown
+        self._bindings.append(binding)
         self._binding = binding
 
     def run(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
+from ampc.ir.copies import plain_name
 
 Value = int | float | str | bool
 
