@@ -293,14 +293,16 @@ class Engine:
         watch = _Watch(self, b, on_progress, stop, began)
         if self.options.driver == "step":
             while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
-                worker.run(*arguments, -self.options.workers)
+                with np.errstate(all="ignore"):
+                    worker.run(*arguments, -self.options.workers)
                 watch.look()
         else:
             failures: list[BaseException] = []
 
             def work(w: int) -> None:
                 try:
-                    worker.run(*arguments, w)
+                    with np.errstate(all="ignore"):  # as plain Python; compiled code knows no warnings
+                        worker.run(*arguments, w)
                 except BaseException as problem:
                     failures.append(problem)
                     b.I[H.ERROR] = STUCK
@@ -328,6 +330,7 @@ class Engine:
         code = int(b.I[H.ERROR])
         if code == 0:
             return
+        self._bindings.clear()  # tokens of the broken pass are still in its queues
         if code == STUCK:
             raise error(
                 "AMP741", f"no progress for {WATCHDOG_S:.0f} s with {int(b.I[H.ADMITTED] - b.I[H.DONE])} instances in flight",

@@ -33,9 +33,28 @@ PROVIDER = "numpy"
 
 
 def _openblas_address() -> int:
-    from numba.extending import get_cython_function_address
+    """Address of the sgemm that scipy's wheel brings. The extension is loaded by itself: importing all of scipy.linalg takes half a second."""
+    import ctypes
+    import importlib.machinery
+    import importlib.util
+    from pathlib import Path
 
-    return int(get_cython_function_address("scipy.linalg.cython_blas", "sgemm"))
+    scipy = importlib.util.find_spec("scipy")
+    assert scipy is not None and scipy.origin is not None, "scipy is a dependency"
+    name = "scipy.linalg.cython_blas"
+    file = next((Path(scipy.origin).parent / "linalg").glob("cython_blas*.so"))
+    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    capsule = module.__pyx_capi__["sgemm"]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype = ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
 
 
 def _mkl_address() -> int | None:
