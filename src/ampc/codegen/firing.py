@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -54,6 +55,7 @@ class Shared:
     saved: set[Key] = dataclasses.field(default_factory=set)
     """Storages that only backward reads."""
     folds: dict[tuple[str, str, int], Fold] = dataclasses.field(default_factory=dict)
+    folding: bool = True
 
     @property
     def layer_number(self) -> dict[str, int]:
@@ -101,7 +103,7 @@ class Firing:
             cols = self.kind(concat, port).cols
             if isinstance(lookup, PPT) and lookup.op == "lookup" and lookup.id in self.inside:
                 rows = self.graph.layer[lookup.layer].params[0].shape[0]
-                if rows <= FOLD_ROWS:
+                if rows <= FOLD_ROWS and self.shared.folding:
                     key = (lookup.layer, node.layer, start)
                     fold = self.shared.folds.setdefault(key, Fold(*key, rows, cols, node.outputs[0].cols, bias))
                     self.absorbed[lookup.id] = fold
@@ -196,7 +198,17 @@ class Firing:
         if not any(p.name == name for p in self.graph.layer[layer].params):
             return "-1"
         k = self.shared.layer_number[layer]
-        return self.text.cell(f"{'grad' if gradient else 'param'}{k}_{name}", "grad" if gradient else "par", layer, name)
+        if gradient or not self.direction:
+            return self.text.cell(f"{'grad' if gradient else 'param'}{k}_{name}", "grad" if gradient else "par", layer, name)
+        # Backward may have to use the parameters of its forward.
+        ver = self.text.cell(f"ver{k}", "ver", self.segment.id, layer)
+        start = self.text.head(f"weights{k}", f"weights_at(I, w, {k}, {ver})")
+        offset = 0
+        for p in self.graph.layer[layer].params:
+            if p.name == name:
+                break
+            offset += math.prod(p.shape)
+        return self.text.head(f"param{k}_{name}", f"{start} + {offset}")
 
     # --------------------------------------------------------------------------------------------- operands
 

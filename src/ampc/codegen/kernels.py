@@ -51,10 +51,13 @@ class Program:
     folds: tuple[Fold, ...]
 
 
-def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> Program:
-    """Return the kernels of `graph`, given the device of each node. The same graph and devices give the same text."""
+def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True) -> Program:
+    """Return the kernels of `graph`, given the device of each node. The same graph and devices give the same text.
+
+    `folding` False keeps small embeddings and the Linear that they feed apart (see `firing.Fold`).
+    """
     plan = make_plan(graph, device_of)
-    shared = Shared(plan, Cells())
+    shared = Shared(plan, Cells(), folding=folding)
     for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
         _scan(shared, segment)
     functions = []
@@ -73,7 +76,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "") -> P
 
 NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigned".split()
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
-OPTIMIZER = "count_forward fold_backward fold_forward note_versions settle".split()
+OPTIMIZER = "count_forward fold_backward fold_forward note_versions settle weights_at".split()
 TOKENS = "blame ready send".split()
 ROWS = (
     "absolute absolute_bwd accuracy add add_bias add_broadcast_sum add_columns add_row_sum argmax binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy "

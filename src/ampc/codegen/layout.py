@@ -110,7 +110,7 @@ class S(IntEnum):
     COUNTED = 5
     """1: arrivals must be counted (NEED > 1 or Groups)."""
     LAYERS_FROM = 6
-    """I: numbers of the segment's layers, for the cap on one backward firing; then how many."""
+    """I: numbers of the segment's layers, then where each one's versions are in a slot's counters."""
     LAYERS_N = 7
 
 
@@ -169,6 +169,10 @@ class L(IntEnum):
     """Offset in a slot's counters of three words: firings forward, firings backward, weight claimed; -1: the number is known beforehand."""
     UPDATES = 13
     """Updates made in this pass."""
+    STASH = 14
+    """F: the parameters of the last STASH_DEPTH versions, version v in place v % STASH_DEPTH."""
+    STASH_DEPTH = 15
+    """0: a backward uses the parameters of now."""
 
 
 class T(IntEnum):

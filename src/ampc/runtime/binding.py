@@ -45,6 +45,8 @@ class LayerMemory:
     sparse: bool
     rows: int
     cols: int
+    stash: int = 0
+    stash_depth: int = 0
 
 
 def _align(count: int) -> int:
@@ -99,6 +101,7 @@ class Binding:
         self.domain: dict[int, int] = {}
         self.arrived: dict[int, int] = {}
         self.pending: dict[int, int] = {}
+        self.versions: dict[tuple[int, str], int] = {}
         for s in self.plan.segments:
             domain = self.domain[s.id] = max(1, self.extents.most_states(s.region))
             if domain >= 1 << INDEX_BITS:
@@ -108,6 +111,7 @@ class Binding:
             count += 2 * domain
             for name in s.layers:
                 self._cell(("ver", s.id, name), count)
+                self.versions[s.id, name] = count
                 count += domain
         self.layer_counter: dict[str, int] = {}
         for name in self.plan.layers:
@@ -276,7 +280,7 @@ class Binding:
         head[H.SLOT0] = table.room(3 * self.slots)
         head[H.COUNT0] = table.room(self.slots * self.count_stride)
         head[H.WORK0] = table.room(self.workers * self.work_stride)
-        lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
+        lists = {s.id: table.room(max(1, 2 * len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
         buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.slots * self.domain[q // 2])]}
@@ -317,6 +321,7 @@ class Binding:
             I[record + S.LAYERS_FROM], I[record + S.LAYERS_N] = lists[s.id], len(s.layers)
             for k, name in enumerate(s.layers):
                 I[lists[s.id] + k] = numbers[name]
+                I[lists[s.id] + len(s.layers) + k] = self.versions[s.id, name]
             for q in (2 * s.id, 2 * s.id + 1):
                 c = head[H.QUEUE0] + q * QUEUE
                 I[c + Q.BUFFER], I[c + Q.MASK] = buffers[q][0], buffers[q][1] - 1
@@ -337,6 +342,7 @@ class Binding:
             I[record + L.OWNER] = self.owner_of[user.id]
             I[record + L.PARAM], I[record + L.SIZE], I[record + L.GRAD] = m.param, m.size, m.grad
             I[record + L.MOMENT1], I[record + L.MOMENT2] = m.moment1, m.moment2
+            I[record + L.STASH], I[record + L.STASH_DEPTH] = m.stash, m.stash_depth
             I[record + L.HISTOGRAM] = histograms[name]
             I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols
             I[record + L.COUNTER] = self.layer_counter.get(name, -1)

@@ -5,6 +5,7 @@ Owns the memory that outlives a pass (parameters, moments, update counts). Knows
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ from ampc.runtime.tokens import HEAD, QUEUE, TAIL
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 SPARSE_ROWS = 1024
 """A table of more rows than this updates only the rows that got a gradient; a smaller one is updated whole."""
+STASH_VERSIONS = 16
+"""Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
 PROGRESS_S = 0.1
 WATCHDOG_S = 30.0
 STUCK = 99
@@ -54,7 +57,7 @@ class Engine:
         started = time.perf_counter()
         native.one_thread_per_call()
         device_of = {node: device % options.workers for node, device in placement.device_of.items()}
-        self.program = generate(graph, device_of)
+        self.program = generate(graph, device_of, folding=options.staleness == "plain")
         self._fire = kernels.load(self.program.text)
         self.compile_seconds = time.perf_counter() - started
         self.plan = self.program.plan
@@ -65,6 +68,10 @@ class Engine:
         for fold in self.program.folds:
             self._folds.append((fold, self._persistent))
             self._persistent += 2 * _room(fold.rows * fold.cols)
+        if options.staleness == "stash":
+            for name, m in self._layers.items():
+                self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=STASH_VERSIONS)
+                self._persistent += STASH_VERSIONS * _room(m.size)
         self._F = np.zeros(self._persistent, np.float32)
         self._copies = _copies(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)

@@ -25,6 +25,7 @@ from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add,
 WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, UPDATE, SYNC = (
     h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.COUNT0, H.COUNT_STRIDE, H.UPDATE, H.SYNC)
 )
+STASH, STASH_DEPTH = L.STASH.value, L.STASH_DEPTH.value
 VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
     x.value for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
 )
@@ -184,10 +185,33 @@ def unfold(F, I, layer):
         put(I, record + DIRTY, 0)
 
 
+@kernel(returns=types.int64)
+def weights_at(I, w, layer, ver):
+    """Where the parameters lie that a backward firing is to use: those of now, or (stashed) those of its tokens' forward.
+
+    All tokens of a firing have one version then (`worker.same_version`). What is older than the stash gets the oldest version there.
+    """
+    record = I[LAYER0] + layer * LAYER
+    depth = at(I, record + STASH_DEPTH)
+    if depth == 0:
+        return at(I, record + PARAM)
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    version = at(I, I[COUNT0] + at(I, block) * I[COUNT_STRIDE] + ver + at(I, block + I[CAP]))
+    now = at(I, record + VERSION)
+    if version == now:
+        return at(I, record + PARAM)
+    oldest = now - depth
+    return at(I, record + STASH) + (version if version > oldest else oldest) % depth * at(I, record + SIZE)
+
+
 @kernel(doubles="weight")
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
     unfold(F, I, layer)
+    stash = I[LAYER0] + layer * LAYER
+    if at(I, stash + STASH_DEPTH) > 0:
+        size = at(I, stash + SIZE)
+        copy(F, at(I, stash + STASH) + at(I, stash + VERSION) % at(I, stash + STASH_DEPTH) * size, F, at(I, stash + PARAM), size)
     record = I[LAYER0] + layer * LAYER
     hyper = I[HYPER0] + layer * HYPER
     put(I, record + STEP, at(I, record + STEP) + 1)

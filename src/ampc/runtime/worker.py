@@ -32,7 +32,7 @@ STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, GROUP, COHORT0, COHORTS, IDLE, B
 )  # fmt: skip
 TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
 ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
-LAYER_OWNER, WEIGHT, FREQUENCY = L.OWNER.value, P.WEIGHT.value, P.FREQUENCY.value
+LAYER_OWNER, STASH_DEPTH, WEIGHT, FREQUENCY = L.OWNER.value, L.STASH_DEPTH.value, P.WEIGHT.value, P.FREQUENCY.value
 LAYER, HYPER = _LAYER, _HYPER
 FLUSH = 1 << 30
 ENOUGH = 64
@@ -243,6 +243,29 @@ def until_update(I, D, q, n):
 
 
 @njit(**KERNEL)
+def same_version(I, D, q, n):
+    """How many of the next n backward tokens fired forward with the parameters of the first: those that a stashed layer can take at once."""
+    record = I[SEG0] + (q >> 1) * SEG
+    first = at(I, record + LAYERS_FROM)
+    c = I[QUEUE0] + q * QUEUE
+    for k in range(at(I, record + LAYERS_N)):
+        layer = I[LAYER0] + at(I, first + k) * LAYER
+        if at(I, layer + STASH_DEPTH) == 0:
+            continue
+        ver = at(I, first + at(I, record + LAYERS_N) + k)
+        version = 0
+        for i in range(n):
+            token = at(I, at(I, c + BUFFER) + ((at(I, c + HEAD) + i) & at(I, c + MASK)))
+            v = at(I, I[COUNT0] + (token >> INDEX_BITS) * I[COUNT_STRIDE] + ver + (token & INDEX_MASK))
+            if i == 0:
+                version = v
+            elif v != version:
+                n = i
+                break
+    return n
+
+
+@njit(**KERNEL)
 def take(I, D, w, q):
     """Move tokens of queue q into the worker's block (slot, index, instance, arena); return how many."""
     c = I[QUEUE0] + q * QUEUE
@@ -253,7 +276,7 @@ def take(I, D, w, q):
     if I[SCHEDULE] == 1:
         n = 1 + random(I) % n
     if q & 1 and I[UPDATE] == 1 and I[SYNC] == 0:
-        n = until_update(I, D, q, n)
+        n = same_version(I, D, q, until_update(I, D, q, n))
     block = I[WORK0] + w * I[WORK_STRIDE]
     cap = I[CAP]
     for i in range(n):
