@@ -23,7 +23,7 @@ GROUP = 100
 
 
 def train(program: Any, data: tuple[Any, Any], setting: tuple[int, int, int], seed: int, a: argparse.Namespace) -> dict[str, Any]:
-    """Train once with `setting` (workers, frequency, active); return throughput, epochs and seconds to the target (None: not reached), mean and largest staleness over the layers."""
+    """Train once with `setting` (workers, frequency, active); return the figures of a row; `seconds` is None if the target was not reached."""
     program.parameters = None
     workers, frequency, active = setting
     summary = program.train(
@@ -95,9 +95,9 @@ def main(argv: list[str] | None = None) -> None:
     print(text_table(HEADS, rows))
     if a.write:
         words = (
-            f"Until a validation accuracy of {a.target:g}, by SGD with a learning rate of {a.rate:g}, in groups of {GROUP} images, which `max_active_keys` counts; "
-            f"medians over {a.seeds} seeds. Staleness: updates of a layer between an image's forward and its backward there, of the layer where it is largest. "
-            f"{processor()}."
+            f"Until a validation accuracy of {a.target:g}, by SGD with a learning rate of {a.rate:g}, in groups of {GROUP} images, which "
+            f"`max_active_keys` counts; medians over {a.seeds} seeds. Staleness: updates of a layer between an image's forward and its backward there, "
+            f"of the layer where it is largest. {processor()}."
         )
         write(rows, words)
 

@@ -45,9 +45,10 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """What one window gave: instances a second, and the cores that other programs used meanwhile."""
+    """What one window gave: instances a second, instances a second of processor time, and the cores that other programs used meanwhile."""
 
     rate: float
+    thrift: float
     others: float
 
 
@@ -73,6 +74,11 @@ class Figures:
         return statistics.median(w.rate for w in self.counted()) if self.windows else float("nan")
 
     @property
+    def thrift(self) -> float:
+        """Median of instances a second of processor time."""
+        return statistics.median(w.thrift for w in self.counted()) if self.windows else float("nan")
+
+    @property
     def span(self) -> tuple[float, float]:
         rates = [w.rate for w in self.counted()]
         return (min(rates), max(rates)) if rates else (float("nan"), float("nan"))
@@ -94,14 +100,17 @@ class Comparison:
         them = [f for f in self.figures if f.windows and f.name.startswith(start) and f.name.endswith(end)]
         return max(them, key=lambda f: f.median).name if them else ""
 
-    def ratio(self, a: str, b: str) -> tuple[float, float, float]:
-        """Return (median, lowest, highest) of a's rate over b's in the same round; rounds where both were quiet, if there are enough."""
+    def ratio(self, a: str, b: str, *, thrift: bool = False) -> tuple[float, float, float]:
+        """Return (median, lowest, highest) of a's rate over b's in the same round; rounds where both were quiet, if there are enough.
+
+        thrift: the rates are those by processor time, which programs beside ours disturb least. Not for more threads than one: waiting costs nothing.
+        """
         if not a or not b:
             return (float("nan"),) * 3
         one, other = self.of(a), self.of(b)
         pairs = list(zip(one.windows, other.windows, strict=False))
         quiet = [(x, y) for x, y in pairs if one.quiet(x) and other.quiet(y)]
-        ratios = [x.rate / y.rate for x, y in (quiet if len(quiet) >= QUIET_WANTED else pairs)]
+        ratios = [x.thrift / y.thrift if thrift else x.rate / y.rate for x, y in (quiet if len(quiet) >= QUIET_WANTED else pairs)]
         return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else (float("nan"),) * 3
 
 
@@ -178,8 +187,9 @@ def _serve(pipe: Connection, contender: Contender) -> None:
             began, busy, own = time.perf_counter(), busy_seconds(), time.process_time()
             items, took = runner.window(seconds)
             wall = time.perf_counter() - began
-            others = max(0.0, (busy_seconds() - busy - (time.process_time() - own)) / wall)
-            pipe.send((Window(items / took, others), runner.note))
+            own = time.process_time() - own
+            others = max(0.0, (busy_seconds() - busy - own) / wall)
+            pipe.send((Window(items / took, items / max(own, 1e-9), others), runner.note))
         except Exception as problem:  # one contender's failure is a line of the table, not the end of the others
             pipe.send(f"{type(problem).__name__}: {str(problem).splitlines()[0][:160] if str(problem) else ''}")
             return

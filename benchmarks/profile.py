@@ -152,6 +152,7 @@ def measure(a: argparse.Namespace) -> None:
     took = time.perf_counter() - began
     _sampling(a.control, "disable")
     cpu = time.process_time() - cpu
+    each = ", ".join(f"{t * 1e-9 / took:.2f}" for t in TIMES.sum(axis=1)[: a.workers])
     seconds = TIMES.sum(axis=0) * 1e-9
     body = []
     names = {2 * int(w.split()[0]) + (w.split()[1] == "backward"): w for w in ours.firings}
@@ -165,7 +166,7 @@ def measure(a: argparse.Namespace) -> None:
     rest = cpu - seconds.sum()
     what = "outside of firings: turns, spinning, start and end of a pass"
     body.append([what, f"{100 * rest / cpu:.1f} %", f"{1e6 * rest / items:.2f}", "", "", ""])
-    cost = f"{1e6 * cpu / items:.1f} µs of processor time an instance, {cpu / took:.2f} cores used"
+    cost = f"{1e6 * cpu / items:.1f} µs of processor time an instance, {cpu / took:.2f} cores used ({each} in firings of each worker)"
     print(f"{a.model}, {a.workers} workers: {items / took:,.0f} instances/s, {cost}")
     print(text_table(("segment", "time", "µs an instance", "tokens an instance", "tokens a firing", "µs a firing"), body), flush=True)
     Path(a.child).write_text(json.dumps({str(k): v for k, v in ADDRESSES.items()}), encoding="utf-8")

@@ -82,10 +82,10 @@ def rows(c: Comparison) -> list[list[str]]:
     out = []
     for f in c.figures:
         if f.failed or not f.windows:
-            out.append([f.name, "-", "", "", f"failed: {f.failed}"])
+            out.append([f.name, "-", "", "", "", f"failed: {f.failed}"])
             continue
         quiet = sum(f.quiet(w) for w in f.windows)
-        out.append([f.name, number(f.median), span(*f.span), f"{quiet}/{len(f.windows)}", f.note])
+        out.append([f.name, number(f.median), span(*f.span), number(f.thrift), f"{quiet}/{len(f.windows)}", f.note])
     return out
 
 
@@ -100,7 +100,7 @@ def markdown_table(heads: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join(["| " + " | ".join(r) + " |" for r in [list(heads), ["---"] * len(heads), *body]])
 
 
-HEADS = ("", "median", "lowest–highest", "quiet windows", "")
+HEADS = ("", "median", "lowest–highest", "by processor time", "quiet windows", "")
 GOALS = ("ampc against", "median", "lowest–highest", "goal", "reached")
 
 
