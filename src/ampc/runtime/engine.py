@@ -194,7 +194,9 @@ class Engine:
                 self._average()
             return result
         parts: list[EpochResult] = []
-        while (start := len(parts) * every) < len(order) and not (parts and parts[-1].interrupted):
+        while (start := len(parts) * every) < len(order):
+            if parts and (parts[-1].interrupted or (stop is not None and stop())):
+                break
             shown = None if on_progress is None else shifted(on_progress, parts, len(order))
             parts.append(self._pass(dataset, order[start : start + every], train, epoch, outputs, update, shown, stop))
             self._average()

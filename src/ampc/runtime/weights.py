@@ -1,6 +1,7 @@
 """Weights in and out: safetensors files with exact names and shapes, pre-trained layers, and PyTorch state dicts by a name map.
 
-A tensor is called `layer.parameter` (`step.w`, `embed.table`, `message.2.b`). Nothing is loaded in part unless that was asked for, and
+A tensor is called `layer.parameter` (`step.w`, `embed.table`, `message.2.b`); the copies of a replicated layer are `step~0.w`, ... in files of
+weights and `step.w`, their mean, on PyTorch's side, and a file with other copies than the program, or none, fits (`spread`). Nothing is loaded in part unless that was asked for, and
 then what was left out is returned. No pickle is read: a `.pt` file has to be saved as safetensors first.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
+from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -120,9 +122,10 @@ def _check_header(content: bytes) -> None:
 def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, partial: bool = False) -> tuple[Arrays, list[str]]:
     """Return (float32 arrays that the program has, names left out or left untouched).
 
-    Every name and shape has to agree; `partial` allows names that only one side has (never a wrong shape, never nothing at all).
+    Every name and shape has to agree, but for copies (`spread`); `partial` allows names that only one side has (never a wrong shape, never nothing).
     Raises AMP710 with every name that doesn't fit, the shapes found and the shapes wanted.
     """
+    arrays = spread(arrays, wanted)
     missing = [n for n in wanted if n not in arrays]
     extra = [n for n in arrays if n not in wanted]
     notes = [
@@ -140,6 +143,39 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
         hint = None if bad else "`--init-partial` takes over the names that agree and lists the others"
         raise AmpError(Diagnostic("AMP710", f"the weights in `{source}` don't fit the program", notes=tuple(notes[:40]), help=hint))
     return {n: np.asarray(arrays[n], dtype=np.float32) for n in wanted if n in arrays}, missing + extra
+
+
+def spread(arrays: Mapping[str, npt.NDArray[Any]], wanted: Iterable[str]) -> Arrays:
+    """Return the arrays under the names of the program's copies: each parameter that the file has in other copies, or in one, goes to all of them.
+
+    The mean is taken of several copies; what the program has under the same names stays as it is.
+    """
+    here, there = _by_plain_name(wanted), _by_plain_name(arrays)
+    out = dict(arrays)
+    for plain, names in here.items():
+        found = there.get(plain, [])
+        if not found or set(found) == set(names) or len({arrays[n].shape for n in found}) > 1:
+            continue
+        value = mean({n: arrays[n] for n in found})[plain]
+        for n in found:
+            del out[n]
+        out |= dict.fromkeys(names, value)
+    return out
+
+
+def mean(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """Return the arrays with the mean of all copies of a parameter under its plain name."""
+    return {
+        plain: arrays[names[0]] if len(names) == 1 else np.mean([arrays[n] for n in names], axis=0, dtype=np.float64).astype(arrays[names[0]].dtype)
+        for plain, names in _by_plain_name(arrays).items()
+    }
+
+
+def _by_plain_name(names: Iterable[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(plain_name(name), []).append(name)
+    return found
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -181,15 +217,17 @@ def initialise(specs: list[str], graph: Graph, *, names: Path | None = None, par
 
 
 def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
-    wanted = {n: s for n, s in shapes(graph).items() if n.startswith(layer + ".")}
+    every = shapes(graph)
+    wanted = {n: s for n, s in every.items() if n.startswith(layer + ".")} or {n: s for n, s in every.items() if plain_name(n).startswith(layer + ".")}
     if not wanted:
         layers = [x.name for x in graph.layers]
         hint = did_you_mean(layer, layers) or "layers: " + ", ".join(f"`{x}`" for x in layers)
         raise error("AMP705", f"`--init {layer}={path}`: the model has no layer `{layer}`", help=hint)
     arrays = load_arrays(path)
-    if len(arrays) == 1 and len(wanted) == 1:
-        arrays = {next(iter(wanted)): next(iter(arrays.values()))}
-    arrays = {n if n in wanted or f"{layer}.{n}" not in wanted else f"{layer}.{n}": a for n, a in arrays.items()}
+    names = {*wanted, *map(plain_name, wanted)} if copy_number(layer) is None else set(wanted)
+    if len(arrays) == 1 and len({plain_name(n) for n in wanted}) == 1:
+        arrays = {min(names, key=len): next(iter(arrays.values()))}
+    arrays = {n if n in names or f"{layer}.{n}" not in names else f"{layer}.{n}": a for n, a in arrays.items()}
     return fit(arrays, wanted, str(path))[0]
 
 
@@ -197,14 +235,15 @@ def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
 
 
 def name_map(graph: Graph, path: Path | None) -> dict[str, str]:
-    """Return parameter -> name in a PyTorch state dict.
+    """Return parameter (by its plain name) -> name in a PyTorch state dict.
 
     A map file is TOML or JSON: `"step.w" = "rnn.weight"` for a parameter, `step = "rnn"` for a layer (then w is `rnn.weight`, b `rnn.bias`,
     a table `rnn.weight`). What it doesn't name, and everything without a file (or with the word `torch`), goes by the layer's own name.
     """
     chosen = {} if path is None or str(path) == "torch" else _read_map(path)
-    known = {layer.name for layer in graph.layers} | {name.rpartition(".")[0] for name in (x.name for x in graph.layers) if "." in name}
-    parameters = shapes(graph)
+    layers = {plain_name(layer.name) for layer in graph.layers}
+    known = layers | {name.rpartition(".")[0] for name in layers if "." in name}
+    parameters = list(dict.fromkeys(map(plain_name, shapes(graph))))
     for name in chosen:
         if name not in known and name not in parameters:
             hint = did_you_mean(name, [*known, *parameters]) or "the program has " + ", ".join(f"`{p}`" for p in parameters)
@@ -239,12 +278,12 @@ def _read_map(path: Path) -> dict[str, str]:
 def _is_transposed(graph: Graph, name: str) -> bool:
     """Whether PyTorch keeps this parameter the other way round: `nn.Linear.weight` is [out, in], ours [in, out]."""
     layer, _, parameter = name.rpartition(".")
-    return parameter == "w" and graph.layer[layer].form.lower() == "linear"
+    return parameter == "w" and any(plain_name(x.name) == layer and x.form.lower() == "linear" for x in graph.layers)
 
 
 def to_torch(arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str]) -> Arrays:
-    """Return the parameters as a PyTorch state dict would hold them."""
-    return {names[n]: np.ascontiguousarray(a.T) if _is_transposed(graph, n) else np.asarray(a) for n, a in arrays.items()}
+    """Return the parameters as a PyTorch state dict would hold them: of copies the mean."""
+    return {names[n]: np.ascontiguousarray(a.T) if _is_transposed(graph, n) else np.asarray(a) for n, a in mean(arrays).items()}
 
 
 def from_torch(
