@@ -238,7 +238,7 @@ def _scatter(f: Backward, node: NPT, g: Buffer) -> None:
     ids = row_index(f, node, space, g.space)
     target, more = f.into(node, 0, space)
     rows = f"{f.space(space)}, {f.space(g.space)}, {g.cols}"
-    f.text.line(f"scatter_{reduce}_bwd(F, I, {target.name}, {x}, {y}, {g.name}, {ids}, {rows}, {more})")
+    f.text.line(f"scatter_{reduce}_bwd(F, I, {target.name}, {x}, {y}, {g.name}, {ids}, {rows}, {more}{forward.counters(f, node, g.space)})")
 
 
 def _reduce_rows(f: Backward, node: NPT, g: Buffer) -> None:

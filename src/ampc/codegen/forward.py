@@ -239,13 +239,18 @@ def _gather(f: Firing, node: NPT) -> Buffer:
     return y
 
 
+def counters(f: Firing, node: NPT, space: Space) -> str:
+    """One more argument for the kernels of a scatter that have to count: a word for each row of the result."""
+    return "" if node.attrs["reduce"] == "sum" else f", {f.ints(space)}"
+
+
 def _scatter(f: Firing, node: NPT) -> Buffer:
     x = f.operand(node, 0)
     space = node.outputs[0].rows
     f.space(space)
     ids = row_index(f, node, x.space, space)
     y = f.buffer(x.cols, space)
-    f.text.line(f"scatter_{node.attrs['reduce']}(F, I, {y.name}, {x.name}, {ids}, {f.space(x.space)}, {f.space(space)}, {x.cols})")
+    f.text.line(f"scatter_{node.attrs['reduce']}(F, I, {y.name}, {x.name}, {ids}, {f.space(x.space)}, {f.space(space)}, {x.cols}{counters(f, node, space)})")
     return y
 
 

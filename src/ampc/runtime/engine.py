@@ -226,7 +226,8 @@ class Engine:
         began = time.perf_counter()
         self._drive(binding, O, on_progress, stop, began)
         if train and self.options.mode == "async":
-            worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
+            with _quiet():
+                worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
         seconds = time.perf_counter() - began
         return self._result(binding, O, places, order, seconds, train)
 
@@ -302,7 +303,7 @@ class Engine:
         watch = _Watch(self, b, on_progress, stop, began)
         if self.options.driver == "step":
             while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
-                with np.errstate(all="ignore"):
+                with _quiet():
                     worker.run(*arguments, -self.options.workers)
                 watch.look()
         else:
@@ -310,7 +311,7 @@ class Engine:
 
             def work(w: int) -> None:
                 try:
-                    with np.errstate(all="ignore"):  # as plain Python; compiled code knows no warnings
+                    with _quiet():
                         worker.run(*arguments, w)
                 except BaseException as problem:
                     failures.append(problem)
@@ -447,6 +448,11 @@ def _copies(layers: dict[str, LayerMemory]) -> list[list[LayerMemory]]:
         if copy_number(name) is not None:
             found.setdefault(plain_name(name), []).append(m)
     return list(found.values())
+
+
+def _quiet() -> np.errstate:
+    """Kernels look for what is not finite; run as plain Python they would warn on the way, which compiled code does not."""
+    return np.errstate(all="ignore")
 
 
 def _room(size: int) -> int:

@@ -168,29 +168,43 @@ def _scatter_column(F, I, y, x, ids, m, n):
 
 
 @kernel()
-def scatter_mean(F, I, y, x, ids, m, n, c):
-    scatter_sum(F, I, y, x, ids, m, n, c)
+def count_rows(I, counts, ids, m, n):
+    """counts[e] = how many of the m rows `ids` sends to e, for each of n."""
     for e in range(n):
-        k = 0
-        for r in range(m):
-            k += 1 if at(I, ids + r) == e else 0
-        if k > 1:
-            for j in range(c):
-                put(F, y + e * c + j, at(F, y + e * c + j) / np.float32(k))
+        put(I, counts + e, 0)
+    for r in range(m):
+        e = at(I, ids + r)
+        if e >= 0:
+            put(I, counts + e, at(I, counts + e) + 1)
 
 
 @kernel()
-def scatter_max(F, I, y, x, ids, m, n, c):
+def scatter_mean(F, I, y, x, ids, m, n, c, counts):
+    """`counts`: n words in I to work with."""
+    scatter_sum(F, I, y, x, ids, m, n, c)
+    count_rows(I, counts, ids, m, n)
+    for e in range(n):
+        if at(I, counts + e) > 1:
+            scale = F1 / np.float32(at(I, counts + e))
+            for j in range(c):
+                put(F, y + e * c + j, at(F, y + e * c + j) * scale)
+
+
+@kernel()
+def scatter_max(F, I, y, x, ids, m, n, c, seen):
+    """`seen`: n words in I to work with."""
     zero(F, y, n * c)
     for e in range(n):
-        seen = 0
-        for r in range(m):
-            if at(I, ids + r) == e:
-                for j in range(c):
-                    v = at(F, x + r * c + j)
-                    if seen == 0 or v > at(F, y + e * c + j):
-                        put(F, y + e * c + j, v)
-                seen = 1
+        put(I, seen + e, 0)
+    for r in range(m):
+        e = at(I, ids + r)
+        if e >= 0:
+            first = at(I, seen + e) == 0
+            put(I, seen + e, 1)
+            for j in range(c):
+                v = at(F, x + r * c + j)
+                if first or v > at(F, y + e * c + j):
+                    put(F, y + e * c + j, v)
 
 
 @kernel()
@@ -204,28 +218,34 @@ def scatter_sum_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
 
 
 @kernel()
-def scatter_mean_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
+def scatter_mean_bwd(F, I, dx, x, y, dy, ids, m, n, c, more, counts):
+    count_rows(I, counts, ids, m, n)
     for r in range(m):
         e = at(I, ids + r)
-        k = 0
-        for q in range(m):
-            k += 1 if at(I, ids + q) == e else 0
-        for j in range(c):
-            old = at(F, dx + r * c + j) if more else F0
-            put(F, dx + r * c + j, old + (at(F, dy + e * c + j) / np.float32(k) if e >= 0 else F0))
+        if e >= 0:
+            scale = F1 / np.float32(at(I, counts + e))
+            for j in range(c):
+                old = at(F, dx + r * c + j) if more else F0
+                put(F, dx + r * c + j, old + at(F, dy + e * c + j) * scale)
+        elif not more:
+            zero(F, dx + r * c, c)
 
 
 @kernel()
-def scatter_max_bwd(F, I, dx, x, y, dy, ids, m, n, c, more):
+def scatter_max_bwd(F, I, dx, x, y, dy, ids, m, n, c, more, done):
+    """To the first of equal rows, column by column. `done`: n words in I to work with: the columns that have been given."""
     if not more:
         zero(F, dx, m * c)
     for e in range(n):
-        for j in range(c):
-            done = 0
-            for r in range(m):
-                if done == 0 and at(I, ids + r) == e and at(F, x + r * c + j) == at(F, y + e * c + j):
-                    put(F, dx + r * c + j, at(F, dx + r * c + j) + at(F, dy + e * c + j))
-                    done = 1
+        put(I, done + e, 0)
+    for j in range(c):
+        for r in range(m):
+            e = at(I, ids + r)
+            if e >= 0 and at(I, done + e) == j and at(F, x + r * c + j) == at(F, y + e * c + j):
+                put(F, dx + r * c + j, at(F, dx + r * c + j) + at(F, dy + e * c + j))
+                put(I, done + e, j + 1)
+        for e in range(n):
+            put(I, done + e, j + 1)
 
 
 @kernel()
