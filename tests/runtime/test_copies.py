@@ -72,7 +72,7 @@ def test_copies_are_averaged_at_the_end_of_a_pass() -> None:
     e = engine(graph, 1, optimizer="sgd", learning_rate=0.5, min_update_frequency=1, max_active_keys=1)
     alone = list_reduction(1)
     order = np.arange(2)
-    start = {name: value for name, value in engine(alone, 1).parameters.items()}
+    start = engine(alone, 1).parameters
     result = e.run(data, order, train=True)
     assert result.updates == {"embed~0": 1, "embed~1": 1, "step~0": 1, "step~1": 1, "head": 2}
     assert equal_copies(e.parameters)

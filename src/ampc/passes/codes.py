@@ -13,8 +13,8 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP402": Explanation(
         "numbers of replicas differ",
-        "An instance is dealt to one copy of every replicated layer, and to the same one of each: instance 5 of 4 copies uses `embed~1` and `step~1`. "
-        "So all layers with `replicas` need the same number.",
+        "An instance is dealt to one copy of every replicated layer, and to the same one of each: with 4 copies, the sixth instance admitted "
+        "uses `embed~1` and `step~1`. So all layers with `replicas` need the same number.",
         "embed = Embedding(100, 64, replicas = 2)\nstep = Linear(128, 64, replicas = 4)",
         "embed = Embedding(100, 64, replicas = 4)\nstep = Linear(128, 64, replicas = 4)",
     ),

@@ -82,7 +82,7 @@ def _copied(graph: Graph) -> set[int]:
         if isinstance(n, Cond | Phi) and isinstance(n.test, Decided):
             along[n.test.by].add(n.id)
             along[n.id].add(n.test.by)
-        if isinstance(n, Isu) and isinstance(n.map, Leave) or isinstance(n, Group) and n.key is None:
+        if (isinstance(n, Isu) and isinstance(n.map, Leave)) or (isinstance(n, Group) and n.key is None):
             along[n.inputs[0][0]].add(n.id)
         for maker, port in n.inputs:
             if graph.by_id[maker].outputs[port].rows == "*":

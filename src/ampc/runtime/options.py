@@ -112,7 +112,7 @@ class RunOptions:
     clip_norm: float = _f(0.0, "float", "largest norm of a layer's gradient at an update; 0 is no limit", low=0, per_layer=True)
     clip_value: float = _f(0.0, "float", "largest absolute value in a gradient at an update; 0 is no limit", low=0, per_layer=True)
     staleness: str = _f("plain", "str", "what a backward uses: the weights of now (`plain`) or of its forward (`stash`)", choices=("plain", "stash"))
-    average_every: int = _f(0, "int", "instances between averaging the replicas of a layer; 0 averages at the end of an epoch", low=0)
+    average_every: int = _f(0, "int", "instances between averaging the copies of replicated layers; 0 averages at the end of an epoch only", low=0)
     schedule: str = _f("constant", "str", "how the learning rate moves", choices=("constant", "step", "cosine", "linear"))
     schedule_clock: str = _f("epochs", "str", "what the schedule counts", choices=("epochs", "instances"))
     schedule_every: int = _f(10, "int", "`step`: ticks of the clock between two drops", low=1)

@@ -1,7 +1,7 @@
 """Weights in and out: safetensors files with exact names and shapes, pre-trained layers, and PyTorch state dicts by a name map.
 
-A tensor is called `layer.parameter` (`step.w`, `embed.table`, `message.2.b`); the copies of a replicated layer are `step~0.w`, ... in files of
-weights and `step.w`, their mean, on PyTorch's side, and a file with other copies than the program, or none, fits (`spread`). Nothing is loaded in part unless that was asked for, and
+A tensor is called `layer.parameter` (`step.w`, `embed.table`, `message.2.b`); copies of a replicated layer are `step~0.w`, ..., but on PyTorch's
+side there is only their mean, `step.w`. A file fits whatever copies it has (`spread`). Nothing is loaded in part unless that was asked for, and
 then what was left out is returned. No pickle is read: a `.pt` file has to be saved as safetensors first.
 """
 
@@ -218,7 +218,8 @@ def initialise(specs: list[str], graph: Graph, *, names: Path | None = None, par
 
 def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
     every = shapes(graph)
-    wanted = {n: s for n, s in every.items() if n.startswith(layer + ".")} or {n: s for n, s in every.items() if plain_name(n).startswith(layer + ".")}
+    named = layer + "."
+    wanted = {n: s for n, s in every.items() if n.startswith(named)} or {n: s for n, s in every.items() if plain_name(n).startswith(named)}
     if not wanted:
         layers = [x.name for x in graph.layers]
         hint = did_you_mean(layer, layers) or "layers: " + ", ".join(f"`{x}`" for x in layers)
