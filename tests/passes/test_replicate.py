@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from pathlib import Path
 
 import pytest
 from copies import families, for_copies, summed, with_copies
-from programs import BODIES, FLAT, MODELS, assert_same, lowered, numbers, program, random_instances, random_parameters, small, text
+from generated import generate
+from programs import BODIES, FLAT, MODELS, assert_same, lowered, numbers, program, random_instances, random_parameters, small, text, without_dropout
 
 from ampc.diagnostics import AmpError
 from ampc.ir.copies import copy_name, copy_number, plain_name
@@ -20,13 +22,13 @@ from ampc.passes import run_passes
 from ampc.passes.replicate import replicate
 
 
-def assert_copies_give_the_same(graph: Graph, names: list[str], count: int = 3) -> None:
+def assert_copies_give_the_same(graph: Graph, names: list[str], count: int = 3, tolerance: float = 1e-9) -> None:
     made = with_copies(graph, names, count)
     verify(made)
     assert from_text(to_text(made)) == made
     instances, parameters = random_instances(graph, 5, 7), random_parameters(graph)  # some have axes without elements
     found = numbers(made, for_copies(made, parameters), instances, schedule=3)
-    assert_same(numbers(graph, parameters, instances), dataclasses.replace(found, gradients=summed(found.gradients)))
+    assert_same(numbers(graph, parameters, instances), dataclasses.replace(found, gradients=summed(found.gradients)), tolerance)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -41,6 +43,13 @@ def test_copies_of_any_layer_of_bundled_models_give_the_same(path: Path) -> None
     graph = run_passes(small(path))
     for layers in [*([x] for x in families(graph)), families(graph)]:
         assert_copies_give_the_same(graph, layers)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1020))
+def test_copies_of_some_layers_of_generated_programs_give_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = without_dropout(run_passes(lowered(generate(rng))))
+    assert_copies_give_the_same(graph, [x for x in families(graph) if rng.random() < 0.6] or families(graph), 2, 1e-7)
 
 
 def flat(body: str) -> Graph:
