@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ampc.codegen.layout import Cells, Key
-from ampc.codegen.plan import Plan, Port, Segment, is_direct
+from ampc.codegen.plan import Plan, Segment, is_direct
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text

@@ -76,15 +76,24 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
 
 NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigned".split()
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
-OPTIMIZER = "count_forward fold_backward fold_forward note_versions settle weights_at".split()
-TOKENS = "blame ready send".split()
-ROWS = (
-    "absolute absolute_bwd accuracy add add_bias add_broadcast_sum add_columns add_row_sum argmax binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy "
-    "cross_entropy_bwd dot dot_bwd dropout expand fill fold huber huber_bwd known_labels known_values layer_norm layer_norm_bwd linear linear_dw "
-    "linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns reduce_max reduce_mean reduce_sum scatter_add "
-    "scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd softmax softmax_bwd softmax_segments softmax_segments_bwd "
-    "sort_rows spread_max spread_mean spread_sum squared squared_bwd store subtract subtract_product sum_columns sum_columns_bwd top_k touch unpack zero"
-).split()
+KERNELS = {
+    "losses": (
+        "absolute absolute_bwd accuracy binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy cross_entropy_bwd huber huber_bwd "
+        "known_labels known_values squared squared_bwd subtract subtract_product top_k"
+    ).split(),
+    "optimizer": "count_forward fold_backward fold_forward note_versions settle weights_at".split(),
+    "rows": (
+        "add add_bias add_broadcast_sum add_columns add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear linear_dw "
+        "linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns scatter_add softmax softmax_bwd "
+        "store sum_columns sum_columns_bwd touch zero"
+    ).split(),
+    "segments": (
+        "expand reduce_max reduce_mean reduce_sum scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd "
+        "softmax_segments softmax_segments_bwd sort_rows spread_max spread_mean spread_sum unpack"
+    ).split(),
+    "tokens": "blame ready send".split(),
+}
+"""Module of `ampc.runtime` -> the kernels that generated text may name."""
 
 
 def _imports(body: str) -> str:
@@ -92,7 +101,7 @@ def _imports(body: str) -> str:
     used = set(re.findall(r"[A-Za-z_]\w*", body))
     native = ["dispatch", "firing", *(n for n in NATIVE if n in used), *(f"{v} as {k}" for k, v in RENAMED.items() if k in used)]
     lines = [f"from ampc.runtime.native import {', '.join(native)}"]
-    for module, names in (("optimizer", OPTIMIZER), ("rows", ROWS), ("tokens", TOKENS)):
+    for module, names in KERNELS.items():
         found = [n for n in names if n in used]
         if found:
             lines.append(f"from ampc.runtime.{module} import {', '.join(found)}")

@@ -183,7 +183,7 @@ class Binding:
         def put(array: npt.NDArray[Any], kind: str) -> int:
             start = sizes[kind]
             flat = array.reshape(-1)
-            (ints if kind == "i" else floats).append(flat)  # type: ignore[arg-type]
+            (ints if kind == "i" else floats).append(flat)
             sizes[kind] += flat.size
             return start
 
@@ -288,7 +288,7 @@ class Binding:
         rings = [table.room(2 * ring) if a != b else 0 for a in range(self.workers) for b in range(self.workers)]
         self._check_memory(table.size)
 
-        I = np.zeros(table.size, np.int64)  # noqa: N806  # the name it has in kernels
+        I = np.zeros(table.size, np.int64)  # the name it has in kernels
         head |= {
             H.WORKERS: self.workers, H.SLOTS: self.slots, H.GROUP: self.group, H.COHORTS: self.cohorts, H.ARENA0: self.arena0,
             H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride, H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0,
@@ -334,7 +334,7 @@ class Binding:
         self.histograms = histograms
         return I, self._doubles(I)
 
-    def _layer_records(self, I: Ints, head: dict[H, int], histograms: dict[str, int], marks: dict[str, int]) -> None:  # noqa: N803
+    def _layer_records(self, I: Ints, head: dict[H, int], histograms: dict[str, int], marks: dict[str, int]) -> None:
         for k, name in enumerate(self.plan.layers):
             m = self.layers[name]
             record = head[H.LAYER0] + k * LAYER
@@ -347,7 +347,7 @@ class Binding:
             I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols
             I[record + L.COUNTER] = self.layer_counter.get(name, -1)
 
-    def _fold_records(self, I: Ints, start: int, numbers: dict[str, int]) -> None:  # noqa: N803
+    def _fold_records(self, I: Ints, start: int, numbers: dict[str, int]) -> None:
         for k, (fold, product) in enumerate(self.folds):
             record = start + k * FOLD
             self_cell = self.program.cells[("fold", fold.table, fold.linear, fold.start)]
@@ -362,12 +362,12 @@ class Binding:
             I[record + T.ROWS], I[record + T.INNER], I[record + T.COLS] = fold.rows, fold.inner, fold.cols
             I[record + T.TABLE_LAYER], I[record + T.LINEAR_LAYER] = numbers[fold.table], numbers[fold.linear]
 
-    def _doubles(self, I: Ints) -> npt.NDArray[np.float64]:  # noqa: N803
+    def _doubles(self, I: Ints) -> npt.NDArray[np.float64]:
         metrics = sum(isinstance(n, Metric) for n in self.graph.nodes)
         stats = (1 + 2 * metrics + 15) // 8 * 8
         weights = self.weights()
         layers = max(1, len(self.plan.layers))
-        D = np.zeros(self.workers * stats + layers * HYPER + weights.size + 8)  # noqa: N806
+        D = np.zeros(self.workers * stats + layers * HYPER + weights.size + 8)
         I[H.STATS], I[H.STAT0] = stats, 0
         I[H.HYPER0] = self.workers * stats
         I[H.WEIGHT0] = I[H.HYPER0] + layers * HYPER

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from ampc.diagnostics import error
 
-SOURCES = ("runtime/native.py", "runtime/rows.py", "runtime/tokens.py", "runtime/optimizer.py", "runtime/worker.py", "codegen/layout.py")
+SOURCES = (
+    "runtime/settings.py", "runtime/compiled.py", "runtime/native.py", "runtime/rows.py", "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/optimizer.py", "runtime/worker.py", "codegen/layout.py",
+)  # fmt: skip
 
 
 def root() -> Path:

@@ -26,7 +26,7 @@ from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import PPT, Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
-from ampc.runtime import kernels, native, worker
+from ampc.runtime import blas, kernels, worker
 from ampc.runtime.binding import Binding, LayerMemory
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.options import EngineOptions
@@ -55,7 +55,7 @@ class Engine:
         self.graph = graph
         self.options = options
         started = time.perf_counter()
-        native.one_thread_per_call()
+        blas.one_thread_per_call()
         device_of = {node: device % options.workers for node, device in placement.device_of.items()}
         self.program = generate(graph, device_of, folding=options.staleness == "plain")
         self._fire = kernels.load(self.program.text)
@@ -219,7 +219,7 @@ class Engine:
         assert binding is not None
         self._prepare(binding, order, train, update, epoch)
         places, size = binding.outputs() if outputs else ({}, 0)
-        O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # noqa: N806  # the name it has in kernels
+        O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # the name it has in kernels
         for node in self.graph.nodes:
             if isinstance(node, Output) and ("out", node.id) in self.program.cells:
                 binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
@@ -242,7 +242,7 @@ class Engine:
         return out
 
     def _prepare(self, b: Binding, order: npt.NDArray[np.int64], train: bool, update: bool, epoch: int) -> None:
-        I, D, o = b.I, b.D, self.options  # noqa: N806
+        I, D, o = b.I, b.D, self.options
         order, breaks = _grouped(order, b, o)
         n = len(order)
         for word in (H.STOP, H.ERROR, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.NONFINITE, H.NONFINITE_COUNT, H.IN_BATCH):
@@ -271,8 +271,8 @@ class Engine:
             values = self.settings(name)
             I[record + L.OPTIMIZER] = OPTIMIZERS.index(values["optimizer"])
             D[hyper : hyper + HYPER] = 0
-            for word, setting in _HYPERS.items():
-                D[hyper + word] = values[setting]
+            for hyper_word, setting in _HYPERS.items():
+                D[hyper + hyper_word] = values[setting]
             D[hyper + P.RATE] *= self._factor
 
     def firings(self) -> list[tuple[str, int, int]]:
@@ -297,7 +297,7 @@ class Engine:
         return {**common, **own}
 
     def _drive(
-        self, b: Binding, O: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,  # noqa: N803
+        self, b: Binding, O: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
     ) -> None:
         arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, O)
         watch = _Watch(self, b, on_progress, stop, began)
@@ -358,8 +358,8 @@ class Engine:
                 lines.append(f"segment {s.id} ({where}): {queued[0]} forward and {queued[1]} backward tokens ready")
         return lines
 
-    def _result(self, b: Binding, O: Array, places: dict[int, tuple[int, int]], order: Array, seconds: float, train: bool) -> EpochResult:  # noqa: N803
-        I, D = b.I, b.D  # noqa: N806
+    def _result(self, b: Binding, O: Array, places: dict[int, tuple[int, int]], order: Array, seconds: float, train: bool) -> EpochResult:
+        I, D = b.I, b.D
         done = int(I[H.DONE])
         total = int(I[H.TOTAL])
         sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
@@ -420,7 +420,7 @@ class _Watch:
     def last(self) -> None:
         if self.on_progress is None:
             return
-        I, D = self.b.I, self.b.D  # noqa: N806
+        I, D = self.b.I, self.b.D
         losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
         self.on_progress(
             Progress(

@@ -13,7 +13,10 @@ from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import H, L, P, Q, S
 from ampc.runtime import optimizer, tokens
-from ampc.runtime.native import ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times, unsigned
+from ampc.runtime.native import (
+    ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times,
+    unsigned,
+)  # fmt: skip
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
 from ampc.runtime.tokens import (
     BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
@@ -23,13 +26,13 @@ from ampc.runtime.tokens import (
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, GROUP, COHORT0, COHORTS, IDLE, BATCH, IN_BATCH, TOTAL, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HYPER0, SCHEDULE, RANDOM = (
+STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL = (
+    h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL)
+)
+GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HYPER0, SCHEDULE, RANDOM = (
     h.value
-    for h in (
-        H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.BATCH, H.IN_BATCH, H.TOTAL, H.ORDER0,
-        H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM,
-    )
-)  # fmt: skip
+    for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
+)
 TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
 ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, STASH_DEPTH, WEIGHT, FREQUENCY = L.OWNER.value, L.STASH_DEPTH.value, P.WEIGHT.value, P.FREQUENCY.value

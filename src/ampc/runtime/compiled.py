@@ -1,0 +1,308 @@
+"""The primitives of kernels as machine code: raw memory access, atomics, BLAS, the control word, functions called by address.
+
+`native` chooses between these and their plain twins in `plain`. Nothing here checks bounds: callers own that.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ampc.runtime import blas
+from ampc.runtime.settings import ENTRY, F0, F1, FH, KERNEL
+
+# Fused loops touch more than the default number of pointers for which LLVM inserts overlap checks; without the checks it would not vectorise.
+llvm.set_option("ampc", "-runtime-memory-check-threshold=128")
+
+PROVIDER, _address = blas.choose()
+llvm.add_symbol("ampc_sgemm", _address)
+_vp = types.voidptr
+_sgemm = types.ExternalFunction("ampc_sgemm", types.void(*[_vp] * 13))
+_sched_yield = types.ExternalFunction("sched_yield", types.int32())
+_usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+def _element(builder: Any, base: Any, index: Any) -> Any:
+    return builder.gep(base, [index], inbounds=True)
+
+@intrinsic
+def pointer(typingctx, array):  # type: ignore[no-untyped-def]
+    """The data pointer of an array."""
+    signature = types.CPointer(array.dtype)(array)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return context.make_array(sig.args[0])(context, builder, args[0]).data
+
+    return signature, codegen
+
+@intrinsic
+def at(typingctx, array, index):  # type: ignore[no-untyped-def]
+    """`array[index]` without wrap-around, so that LLVM sees an affine address."""
+    signature = array.dtype(array, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.load(_element(builder, args[0], args[1]))
+
+    return signature, codegen
+
+@intrinsic
+def put(typingctx, array, index, value):  # type: ignore[no-untyped-def]
+    """`array[index] = value` without wrap-around."""
+    signature = types.void(array, types.intp, array.dtype)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        builder.store(args[2], _element(builder, args[0], args[1]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+@intrinsic
+def load_acquire(typingctx, array, index):  # type: ignore[no-untyped-def]
+    """Atomic load of int64 `array[index]` with acquire order."""
+    signature = types.int64(array, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.load_atomic(_element(builder, args[0], args[1]), "acquire", 8, typ=ir.IntType(64))
+
+    return signature, codegen
+
+@intrinsic
+def store_release(typingctx, array, index, value):  # type: ignore[no-untyped-def]
+    """Atomic store of an int64 to `array[index]` with release order."""
+    signature = types.void(array, types.intp, types.int64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        builder.store_atomic(args[2], _element(builder, args[0], args[1]), "release", 8)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+@intrinsic
+def copy(typingctx, target, to, source, start, count):  # type: ignore[no-untyped-def]
+    """memcpy of `count` elements from `source[start:]` to `target[to:]` (same dtype, no overlap)."""
+    signature = types.void(target, types.intp, source, types.intp, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        size = context.get_abi_sizeof(context.get_value_type(sig.args[0].dtype))
+        cgutils.raw_memcpy(
+            builder, _element(builder, args[0], args[1]), _element(builder, args[2], args[3]), args[4], size
+        )
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+@intrinsic
+def address(typingctx, array, index):  # type: ignore[no-untyped-def]
+    """The address of `array[index]`."""
+    signature = types.voidptr(array, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(_element(builder, args[0], args[1]), cgutils.voidptr_t)
+
+    return signature, codegen
+
+def _denormals(builder: Any, module: Any) -> tuple[str, str, Any, int] | None:
+    """How to read and write the processor's floating-point control word, and its bits for flushing denormals; None if unknown."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        return "llvm.x86.sse.stmxcsr", "llvm.x86.sse.ldmxcsr", ir.IntType(32), 0x8040  # flush to zero, denormals are zero
+    if machine in ("aarch64", "arm64"):
+        return "llvm.aarch64.get.fpcr", "llvm.aarch64.set.fpcr", ir.IntType(64), 1 << 24
+    return None
+
+@intrinsic
+def flush_denormals(typingctx):  # type: ignore[no-untyped-def]
+    """Make this thread treat denormal numbers as 0 (they are many times slower); return the control word as it was."""
+    signature = types.int64()
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        found = _denormals(builder, builder.module)
+        if found is None:
+            return ir.Constant(ir.IntType(64), 0)
+        read, write, word, bits = found
+        if word.width == 32:
+            cell = cgutils.alloca_once(builder, word)
+            place = builder.bitcast(cell, cgutils.voidptr_t)
+            kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, read), [place])
+            old = builder.load(cell)
+            builder.store(builder.or_(old, ir.Constant(word, bits)), cell)
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [place])
+            return builder.zext(old, ir.IntType(64))
+        get = cgutils.get_or_insert_function(builder.module, ir.FunctionType(word, []), read)
+        put_word = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [word]), write)
+        old = builder.call(get, [])
+        builder.call(put_word, [builder.or_(old, ir.Constant(word, bits))])
+        return old
+
+    return signature, codegen
+
+@intrinsic
+def restore_denormals(typingctx, old):  # type: ignore[no-untyped-def]
+    """Give this thread the control word back that `flush_denormals` returned."""
+    signature = types.void(types.int64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        found = _denormals(builder, builder.module)
+        if found is not None:
+            _, write, word, _ = found
+            if word.width == 32:
+                cell = cgutils.alloca_once(builder, word)
+                builder.store(builder.trunc(args[0], word), cell)
+                kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t])
+                builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [builder.bitcast(cell, cgutils.voidptr_t)])
+            else:
+                kind = ir.FunctionType(ir.VoidType(), [word])
+                builder.call(cgutils.get_or_insert_function(builder.module, kind, write), [args[0]])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+@intrinsic
+def _float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
+    signature = types.float32(types.int32)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return signature, codegen
+
+@intrinsic
+def _bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
+    signature = types.int32(types.float32)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return signature, codegen
+
+class Kernel:
+    """A function that is compiled once, kept, and called by its address: callers are neither inlined into nor compiled again with it."""
+
+    def __init__(self, function: Any, symbol: Any) -> None:
+        self.function, self.symbol = function, symbol
+        self.dispatcher: Any = None
+
+KERNELS: dict[str, Kernel] = {}
+_POINTERS = {"F": types.float32, "XF": types.float32, "O": types.float32, "I": types.int64, "XI": types.int64, "G": types.int64, "D": types.float64}
+
+def kernel(floats: str = "", doubles: str = "", unsigned: str = "", returns: Any = types.void) -> Any:
+    """Make a function one that others call by address. Its types follow from names: memory, `floats`, `doubles`, `unsigned`, else int64."""
+    special = {**dict.fromkeys(floats.split(), types.float32), **dict.fromkeys(doubles.split(), types.float64), **dict.fromkeys(unsigned.split(), types.uint64)}
+
+    def wrap(function: Any) -> Any:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        arguments = [types.CPointer(_POINTERS[n]) if n in _POINTERS else special.get(n, types.int64) for n in names]
+        symbol = types.ExternalFunction(f"ampc_{function.__name__}", returns(*arguments))
+        KERNELS[function.__name__] = Kernel(function, symbol)
+        return symbol
+
+    return wrap
+
+def ensure(names: Any) -> None:
+    """Compile (or load from the cache) the kernels `names` and those that they call, and tell LLVM their addresses."""
+    for name in names:
+        entry = KERNELS.get(name)
+        if entry is None or entry.dispatcher is not None:
+            continue
+        entry.dispatcher = ()  # a kernel may call itself
+        ensure(entry.function.__code__.co_names)
+        entry.dispatcher = _publish(entry.function, entry.symbol)
+
+def _publish(function: Any, symbol: Any) -> Any:
+    """Compile a function and tell LLVM its address under the symbol's name; return what keeps the code alive."""
+    dispatcher = njit(symbol.sig, **{**ENTRY, "no_cpython_wrapper": True})(function)
+    compiled = dispatcher.overloads[tuple(symbol.sig.args)]
+    llvm.add_symbol(symbol.symbol, compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
+    return dispatcher
+
+_f, _i, _d = types.CPointer(types.float32), types.CPointer(types.int64), types.CPointer(types.float64)
+FIRING = types.void(_f, _i, _d, _f, _i, _f, types.int64, types.int64)
+FIRE = types.void(*FIRING.args, types.int64)
+_alive: list[Any] = []
+
+def firing(function: Any) -> Any:
+    """Make a generated function of a segment one that `fire` calls by address."""
+    symbol = types.ExternalFunction(f"{function.__module__}_{function.__name__}", FIRING)
+    _alive.append(_publish(function, symbol))
+    return symbol
+
+def dispatch(function: Any) -> Any:
+    """Compile a generated `fire`."""
+    return njit(FIRE, **ENTRY)(function)
+
+@kernel(floats="alpha beta")
+def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+    """C = alpha op(A) op(B) + beta C, row-major, all in `F` at offsets a, b, c; op transposes where ta, tb are 1.
+
+    op(A): [m, k]; op(B): [k, n]; C: [m, n]. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
+    """
+    # Fortran sees the transposes, so that the row-major product is its C' = B' A'. Its integers are 32 bits: two to a word.
+    put(G, args, np.int64(84 if tb else 78) | (np.int64(84 if ta else 78) << 32))
+    put(G, args + 1, np.int64(n) | (np.int64(m) << 32))
+    put(G, args + 2, np.int64(k) | (np.int64(ldb) << 32))
+    put(G, args + 3, np.int64(lda) | (np.int64(ldc) << 32))
+    put(G, args + 4, np.int64(_bits_from_float(np.float32(alpha))) & 0xFFFFFFFF | (np.int64(_bits_from_float(np.float32(beta))) << 32))
+    p = address(G, args)
+    _sgemm(
+        p, _offset(p, 4), _offset(p, 8), _offset(p, 12), _offset(p, 16), _offset(p, 32), address(F, b), _offset(p, 20),
+        address(F, a), _offset(p, 24), _offset(p, 36), address(F, c), _offset(p, 28),
+    )  # fmt: skip
+
+@intrinsic
+def _offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
+    signature = types.voidptr(types.voidptr, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.gep(args[0], [args[1]])
+
+    return signature, codegen
+
+@njit(**KERNEL)
+def exp(x):  # type: ignore[no-untyped-def]
+    """e**x in float32 within 2 ulp (Cephes' polynomial), written so that LLVM can vectorise it; saturates at 2.4e38."""
+    v = min(max(x, np.float32(-87.33)), np.float32(88.37))
+    k = np.floor(v * np.float32(1.44269504) + FH)
+    r = v - k * np.float32(0.693359375) + k * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    p = p * r * r + r + F1
+    y = p * _float_from_bits((np.int32(k) + np.int32(127)) << np.int32(23))
+    # Below the smallest normal number the result is 0: denormals would slow down all that is made of it. min and max drop a NaN.
+    return y if x >= np.float32(-87.33) else (F0 if x == x else x)
+
+@njit(**KERNEL)
+def times(a, b):  # type: ignore[no-untyped-def]
+    """a * b modulo 2**64."""
+    return np.uint64(a) * np.uint64(b)
+
+@njit(**KERNEL)
+def signed(a):  # type: ignore[no-untyped-def]
+    return np.int64(a)
+
+@njit(**KERNEL)
+def unsigned(a):  # type: ignore[no-untyped-def]
+    return np.uint64(a)
+
+@njit(**KERNEL)
+def plus(a, b):  # type: ignore[no-untyped-def]
+    """a + b modulo 2**64."""
+    return np.uint64(a) + np.uint64(b)
+
+@njit(**KERNEL)
+def pause(turns):  # type: ignore[no-untyped-def]
+    """Back off after `turns` idle turns: spin, then yield, then sleep."""
+    if turns > 2000:
+        _usleep(np.uint32(50))
+    elif turns > 100:
+        _sched_yield()

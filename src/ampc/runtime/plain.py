@@ -1,0 +1,78 @@
+"""The primitives of kernels as plain Python, of the same meaning as those in `compiled`: memory is numpy arrays in place of pointers."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+FIRE: Any = None
+KERNELS: dict[str, Any] = {}
+PROVIDER = "numpy"
+
+def flush_denormals() -> int:
+    return 0
+
+def restore_denormals(old: int) -> None:
+    pass
+
+def kernel(**types: Any) -> Any:
+    return lambda function: function
+
+def ensure(names: Any) -> None:
+    pass
+
+def firing(function: Any) -> Any:
+    return function
+
+def dispatch(function: Any) -> Any:
+    return function
+
+def pointer(array: Any) -> Any:
+    return array
+
+def at(array: Any, index: Any) -> Any:
+    return array[index]
+
+def put(array: Any, index: Any, value: Any) -> None:
+    array[index] = value
+
+def load_acquire(array: Any, index: Any) -> Any:
+    return array[index]
+
+def store_release(array: Any, index: Any, value: Any) -> None:
+    array[index] = value
+
+def copy(target: Any, to: Any, source: Any, start: Any, count: Any) -> None:
+    target[to : to + count] = source[start : start + count]
+
+def gemm(F: Any, G: Any, args: Any, ta: Any, tb: Any, m: Any, n: Any, k: Any, alpha: Any, a: Any, lda: Any, b: Any, ldb: Any, beta: Any, c: Any, ldc: Any) -> None:
+    def view(start: int, rows: int, columns: int, stride: int) -> Any:
+        return np.lib.stride_tricks.as_strided(F[start:], (rows, columns), (4 * stride, 4))
+
+    x = view(a, k, m, lda).T if ta else view(a, m, k, lda)
+    y = view(b, n, k, ldb).T if tb else view(b, k, n, ldb)
+    z = view(c, m, n, ldc)
+    product = np.float32(alpha) * (x @ y)
+    z[...] = product if beta == 0 else product + np.float32(beta) * z
+
+def exp(x: Any) -> Any:
+    return np.float32(x if x != x else 0.0 if x < -87.33 else math.exp(min(float(x), 88.37)))
+
+def times(a: Any, b: Any) -> Any:
+    return np.uint64(int(a) * int(b) & (1 << 64) - 1)
+
+def signed(a: Any) -> Any:
+    return np.uint64(a).astype(np.int64)
+
+def unsigned(a: Any) -> Any:
+    return np.uint64(int(a) & (1 << 64) - 1)
+
+def plus(a: Any, b: Any) -> Any:
+    return np.uint64(int(a) + int(b) & (1 << 64) - 1)
+
+def pause(turns: int) -> None:
+    if turns > 100:
+        time.sleep(0)
