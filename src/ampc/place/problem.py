@@ -13,7 +13,7 @@ from ampc.place.target import Target
 from ampc.place.traffic import routes
 from ampc.place.units import Unit, units_of
 
-MEAN_WEIGHT = 0.25
+MEAN_WEIGHT = 0.5
 
 Score = tuple[int, float]
 """Bytes that do not fit, `objective`."""
@@ -22,10 +22,11 @@ Choice = list[int]
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What goes between two units, an instance: messages, their bytes, and how many of them wait in a queue if both are on one device."""
+    """What goes between two units, an instance: messages, their bytes, how often some are sent; how many wait in a queue if both share a device."""
 
     messages: float
     bytes: float
+    bursts: float
     waiting: float
 
 
@@ -38,7 +39,7 @@ class Problem:
         self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
         self.known_seconds: dict[tuple[int, int], float] = {}
-        self.known_rates: dict[tuple[int, int], tuple[float, float]] = {}
+        self.known_rates: dict[tuple[int, int], tuple[float, float, float]] = {}
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
         self.traffic = self._traffic()
         self.neighbours: dict[int, list[tuple[int, Traffic]]] = defaultdict(list)
@@ -48,14 +49,15 @@ class Problem:
 
     def _traffic(self) -> dict[tuple[int, int], Traffic]:
         """Return (unit, unit) -> what goes between them, both ways together."""
-        sums: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        sums: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
         for route in self.routes:
             a, b = self.unit_of[route.source], self.unit_of[route.reader]
             if a != b:
                 pair = sums[min(a, b), max(a, b)]
                 pair[0] += 2 * route.messages  # forward and its answer
                 pair[1] += 2 * route.messages * route.size
-                pair[2] += 0.0 if route.direct else 2 * route.messages
+                pair[2] += 2 * route.bursts
+                pair[3] += 0.0 if route.direct else 2 * route.messages
         return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
 
     def seconds(self, unit: Unit, device: int) -> float:
@@ -69,8 +71,8 @@ class Problem:
             self.known_seconds[unit.id, device] = found
         return found
 
-    def rate(self, a: int, b: int) -> tuple[float, float]:
-        """Return the busy seconds that a message, and a byte, between devices `a` and `b` costs *each* of them.
+    def rate(self, a: int, b: int) -> tuple[float, float, float]:
+        """Return the busy seconds that a message, a burst, and a byte between devices `a` and `b` costs *each* of them.
 
         Half of the messages are forward ones, which one side takes from its queue, half are their answers, which the other takes.
         """
@@ -78,7 +80,7 @@ class Problem:
         if found is None:
             links = self.target.links
             waiting = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s) / 2
-            found = self.known_rates[a, b] = waiting + links.overhead_s, self.target.hops(a, b) / links.bytes_per_s / 2
+            found = self.known_rates[a, b] = waiting, links.overhead_s, self.target.hops(a, b) / links.bytes_per_s / 2
         return found
 
     def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
@@ -91,8 +93,8 @@ class Problem:
             if there == device:
                 loads[device] += sign * traffic.waiting * overhead_s
             elif there >= 0:
-                per_message, per_byte = self.rate(device, there)
-                each = sign * (traffic.messages * per_message + traffic.bytes * per_byte)
+                per_message, per_burst, per_byte = self.rate(device, there)
+                each = sign * (traffic.messages * per_message + traffic.bursts * per_burst + traffic.bytes * per_byte)
                 loads[device] += each
                 loads[there] += each
 
@@ -112,7 +114,7 @@ class Problem:
 
 
 def objective(busy_s: Sequence[float]) -> float:
-    """Return what placement makes small: the busiest device, and a quarter of the mean, so that a little speed is not bought with much traffic."""
+    """Return what placement makes small: the busiest device, and half of the mean, so that a little speed is not bought with much traffic."""
     return max(busy_s) + MEAN_WEIGHT * sum(busy_s) / len(busy_s)
 
 

@@ -40,7 +40,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a message between two devices meets on each hop. `columns` is the width of a mesh.
 
-    `overhead_s`: busy seconds that a message between devices costs each of the two, beside its bytes.
+    `overhead_s`: busy seconds that messages sent at once to another device cost each of the two, beside their bytes and `message_overhead_s`.
     """
 
     topology: Topology

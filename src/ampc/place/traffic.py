@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Group, Loss, Metric, Output, Phi, Ref, Source, Split
+from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Flatmap, Group, Loss, Metric, Output, Phi, Ref, Source, Split, Ungroup
 from ampc.place.cost import Cost
 
 STOPS = (Source, PPT, NPT, Loss, Metric, Output, Concat, Split, Group)
@@ -19,12 +19,14 @@ STOPS = (Source, PPT, NPT, Loss, Metric, Output, Concat, Split, Group)
 class Route(msgspec.Struct, frozen=True):
     """`messages` an instance from `source` to `reader`, forward (as many come back), each of `size` bytes.
 
-    `direct`: nothing but copying lies between, so that both may fire as one where they share a device.
+    `bursts`: how often some are sent; a Flatmap or Ungroup on the way sends many at once. `direct`: nothing but copying lies between, so that
+    both may fire as one where they share a device.
     """
 
     source: int
     reader: int
     messages: float
+    bursts: float
     size: float
     direct: bool
 
@@ -45,29 +47,34 @@ def routes(graph: Graph, cost: Cost) -> list[Route]:
             if ref in bare and len(bare) < len(node.inputs) and not isinstance(node, Group):
                 continue  # a trigger beside a payload of the same state is not sent
             size = cost.messages[ref][1]
-            for source, messages, direct in _sources(graph, cost, ref):
-                out.append(Route(source, node.id, messages, size, direct and not isinstance(node, Group | Source)))
+            for source, messages, bursts, direct in _sources(graph, cost, ref):
+                out.append(Route(source, node.id, messages, bursts, size, direct and not isinstance(node, Group | Source)))
     return out
 
 
-def _sources(graph: Graph, cost: Cost, ref: Ref) -> Iterator[tuple[int, float, bool]]:
-    """Yield (stop, messages, direct) for each stop whose messages arrive at `ref`; a Phi's are shared out by what each input brings."""
-    stack: list[tuple[Ref, float, bool]] = [(ref, cost.messages[ref][0], True)]
+def _sources(graph: Graph, cost: Cost, ref: Ref) -> Iterator[tuple[int, float, float, bool]]:
+    """Yield (stop, messages, bursts, direct) for each stop whose messages arrive at `ref`; a Phi's are shared out by what each input brings."""
+    whole = cost.messages[ref][0]
+    stack: list[tuple[Ref, float, float, bool]] = [(ref, whole, whole, True)]
     seen: set[Ref] = set()
     while stack:
-        at, messages, direct = stack.pop()
+        at, messages, bursts, direct = stack.pop()
         if at in seen:
             continue
         seen.add(at)
         node = graph.by_id[at[0]]
         if is_stop(node):
-            yield node.id, messages, direct and not isinstance(node, Source)
+            yield node.id, messages, min(bursts, messages), direct and not isinstance(node, Source)
         elif isinstance(node, Phi):
             brought = [cost.messages[r][0] for r in node.inputs]
-            whole = sum(brought) or 1.0
-            stack += [(r, messages * b / whole, False) for r, b in zip(node.inputs, brought)]
+            share = 1 / (sum(brought) or 1.0)
+            stack += [(r, messages * b * share, bursts * b * share, False) for r, b in zip(node.inputs, brought)]
+        elif isinstance(node, Flatmap | Ungroup):
+            made = cost.messages[at][0]
+            narrowed = bursts * cost.messages[node.inputs[0]][0] / made if made else bursts
+            stack.append((node.inputs[0], messages, narrowed, False))
         else:
-            stack += [(r, messages, direct and isinstance(node, Bcast)) for r in node.inputs[:1]]
+            stack += [(r, messages, bursts, direct and isinstance(node, Bcast)) for r in node.inputs[:1]]
 
 
 def ways(graph: Graph, device_of: dict[int, int]) -> dict[int, int]:
