@@ -74,7 +74,7 @@ def _row(graph: Graph, rng: np.random.Generator, longest: int) -> dict[str, Any]
     # An index that must be there needs something to point at.
     for f in graph.fields:
         if f.kind == "index" and not f.optional and not (f.axis and _parent(graph, f.axis)) and lengths.get(f.of) == 0:
-            if f.axis and not f.axis == f.of:
+            if f.axis and f.axis != f.of:
                 lengths[f.axis] = 0
             else:
                 lengths[f.of] = 1

@@ -250,7 +250,8 @@ def _scatter(f: Firing, node: NPT) -> Buffer:
     f.space(space)
     ids = row_index(f, node, x.space, space)
     y = f.buffer(x.cols, space)
-    f.text.line(f"scatter_{node.attrs['reduce']}(F, I, {y.name}, {x.name}, {ids}, {f.space(x.space)}, {f.space(space)}, {x.cols}{counters(f, node, space)})")
+    rows = f"{f.space(x.space)}, {f.space(space)}, {x.cols}{counters(f, node, space)}"
+    f.text.line(f"scatter_{node.attrs['reduce']}(F, I, {y.name}, {x.name}, {ids}, {rows})")
     return y
 
 
@@ -541,7 +542,8 @@ def output_row(f: Firing, x: Buffer, state: State) -> str:
 
 WRITERS: dict[str, Writer] = {
     "identity": _same, "gate": _same, "stop_gradient": _same, "columns": _columns, "pad": _pad, "fill": _fill, "field": _field, "one_hot": _one_hot,
-    "number": _number, "gather": _gather, "scatter": _scatter, "reduce_rows": _reduce_rows, "softmax_rows": _softmax_rows, "expand_rows": _expand_rows,
+    "number": _number, "gather": _gather, "scatter": _scatter, "reduce_rows": _reduce_rows, "softmax_rows": _softmax_rows,
+    "expand_rows": _expand_rows,
     "softmax": _by_row("softmax"), "log_softmax": _by_row("log_softmax"), "max_columns": _by_row("max_columns"), "argmax": _by_row("argmax"),
     "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": _linear, "lookup": _lookup,
     "layer_norm": _layer_norm, "linear_by": _linear_by, **dict.fromkeys([*COMPARE, *THRESHOLD, *LOGIC], _truth),

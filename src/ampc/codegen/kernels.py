@@ -78,8 +78,8 @@ NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigne
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
 KERNELS = {
     "losses": (
-        "absolute absolute_bwd accuracy binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy cross_entropy_bwd huber huber_bwd "
-        "known_labels known_values squared squared_bwd subtract subtract_product top_k"
+        "absolute absolute_bwd accuracy binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy cross_entropy_bwd huber "
+        "huber_bwd known_labels known_values squared squared_bwd subtract subtract_product top_k"
     ).split(),
     "optimizer": "count_forward fold_backward fold_forward note_versions settle weights_at".split(),
     "rows": (
@@ -415,7 +415,8 @@ def _answer(f: Backward) -> None:
 
 
 def _dispatch(plan: Plan) -> str:
-    lines = ["", "@dispatch", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""']
+    about = '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""'
+    lines = ["", "@dispatch", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", about]
     for segment in plan.segments:
         for direction in (0, 1):
             if segment.id == 0 and direction:

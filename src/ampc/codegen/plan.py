@@ -14,7 +14,9 @@ from functools import cached_property
 import msgspec
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Dependents, Flatmap, Group, Isu, Loss, Metric, Next, Output, Ref, Source, Split, Through, Type
+from ampc.ir.nodes import (
+    NPT, PPT, AnyNode, Bcast, Concat, Dependents, Flatmap, Group, Isu, Loss, Metric, Next, Output, Ref, Source, Split, Through, Type,
+)  # fmt: skip
 from ampc.ir.scope import chain
 
 PAYLOAD = (PPT, NPT, Loss, Metric, Output, Concat, Split, Group)

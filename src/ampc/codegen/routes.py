@@ -13,8 +13,8 @@ from ampc.codegen.plan import PAYLOAD, Plan, Port
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
 from ampc.ir.nodes import (
-    Bcast, Cond, Coord, Decided, Dealt, Dependents, Enter, First, Flatmap, Group, Index, Isu, Leave, Match, Next, Over, Phi, Ref, Source, Test, Through,
-    Ungroup, Within,
+    Bcast, Cond, Coord, Decided, Dealt, Dependents, Enter, First, Flatmap, Group, Index, Isu, Leave, Match, Next, Over, Phi, Ref, Source, Test,
+    Through, Ungroup, Within,
 )  # fmt: skip
 from ampc.ir.scope import chain
 

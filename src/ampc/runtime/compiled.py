@@ -194,7 +194,8 @@ _POINTERS = {"F": types.float32, "XF": types.float32, "O": types.float32, "I": t
 
 def kernel(floats: str = "", doubles: str = "", unsigned: str = "", returns: Any = types.void) -> Any:
     """Make a function one that others call by address. Its types follow from names: memory, `floats`, `doubles`, `unsigned`, else int64."""
-    special = {**dict.fromkeys(floats.split(), types.float32), **dict.fromkeys(doubles.split(), types.float64), **dict.fromkeys(unsigned.split(), types.uint64)}
+    given = ((floats, types.float32), (doubles, types.float64), (unsigned, types.uint64))
+    special = {name: kind for names, kind in given for name in names.split()}
 
     def wrap(function: Any) -> Any:
         names = function.__code__.co_varnames[: function.__code__.co_argcount]

@@ -236,7 +236,9 @@ class Engine:
         for m in self._layers.values():
             self._F[m.grad : m.grad + m.size] = 0
         self.run(dataset, order, train=True, update=False)
-        out = {f"{x}.{p}": (self._view(x, p, "grad").copy() if x in self._layers else np.zeros_like(self._unused[f"{x}.{p}"])) for x, p in self._names()}
+        out = {}
+        for x, p in self._names():
+            out[f"{x}.{p}"] = self._view(x, p, "grad").copy() if x in self._layers else np.zeros_like(self._unused[f"{x}.{p}"])
         for m in self._layers.values():
             self._F[m.grad : m.grad + m.size] = 0
         return out
@@ -364,7 +366,8 @@ class Engine:
         total = int(I[H.TOTAL])
         sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
         nodes = [n for n in self.graph.nodes if isinstance(n, Metric)]
-        metrics = {name: metric_value(n.op, sums[1 + 2 * k], sums[2 + 2 * k]) for k, (name, n) in enumerate(zip(metric_names(self.graph), nodes, strict=True))}
+        named = enumerate(zip(metric_names(self.graph), nodes, strict=True))
+        metrics = {name: metric_value(n.op, sums[1 + 2 * k], sums[2 + 2 * k]) for k, (name, n) in named}
         records = {name: I[H.LAYER0] + k * LAYER for k, name in enumerate(self.plan.layers)}
         for name, record in records.items():
             self._steps[name] = int(I[record + L.STEP])
@@ -394,7 +397,9 @@ class Engine:
 class _Watch:
     """Looks at a running pass from outside: progress, the wish to stop, workers that stand still."""
 
-    def __init__(self, engine: Engine, b: Binding, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float) -> None:
+    def __init__(
+        self, engine: Engine, b: Binding, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
+    ) -> None:
         self.b, self.on_progress, self.stop, self.began = b, on_progress, stop, began
         self.beats = -1
         self.moved = self.shown = began

@@ -27,7 +27,8 @@ WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, 
 )
 STASH, STASH_DEPTH = L.STASH.value, L.STASH_DEPTH.value
 VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
-    x.value for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
+    x.value
+    for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
 )
 WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE = (
     p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE)
@@ -133,7 +134,8 @@ def fold_forward(F, I, args, record, y, ids, m, more):
         bias = at(I, record + BIAS)
         if bias >= 0:
             repeat_row(F, product, bias, rows, cols)
-        gemm(F, I, args, 0, 0, rows, cols, inner, F1, at(I, record + TABLE), inner, at(I, record + FOLD_W), cols, F1 if bias >= 0 else F0, product, cols)
+        start = F1 if bias >= 0 else F0
+        gemm(F, I, args, 0, 0, rows, cols, inner, F1, at(I, record + TABLE), inner, at(I, record + FOLD_W), cols, start, product, cols)
         put(I, record + TABLE_VERSION, table)
         put(I, record + LINEAR_VERSION, linear)
     if more:

@@ -48,7 +48,9 @@ def store_release(array: Any, index: Any, value: Any) -> None:
 def copy(target: Any, to: Any, source: Any, start: Any, count: Any) -> None:
     target[to : to + count] = source[start : start + count]
 
-def gemm(F: Any, G: Any, args: Any, ta: Any, tb: Any, m: Any, n: Any, k: Any, alpha: Any, a: Any, lda: Any, b: Any, ldb: Any, beta: Any, c: Any, ldc: Any) -> None:
+def gemm(
+    F: Any, G: Any, args: Any, ta: Any, tb: Any, m: Any, n: Any, k: Any, alpha: Any, a: Any, lda: Any, b: Any, ldb: Any, beta: Any, c: Any, ldc: Any,
+) -> None:
     def view(start: int, rows: int, columns: int, stride: int) -> Any:
         return np.lib.stride_tricks.as_strided(F[start:], (rows, columns), (4 * stride, 4))
 
