@@ -38,7 +38,7 @@ from ampc.ir.nodes import (
     Ungroup,
 )
 from ampc.ir.ops import OPS
-from ampc.ir.scope import declaration
+from ampc.ir.scope import declaration, open_axes
 from ampc.passes.drop_dead import drop_regions
 from ampc.passes.rewrite import Rewriter, joined, live
 
@@ -166,11 +166,17 @@ class Bulk:
     def spread(self, found: Rows, region: int, axis: str = "") -> Ref:
         """Return the value with a row for each element (or each of the nested `axis`), repeated where it is the same for several."""
         axis = axis or self.axis_of[region]
-        if found.axis == axis:
-            return found.ref
-        ref = found.ref if found.axis or axis == self.axis_of[region] else self.spread(found, region)
+        return self.repeated(found.ref, found.axis, axis, self.outer(region))
+
+    def repeated(self, ref: Ref, rows: str, axis: str, region: int) -> Ref:
+        """Return a payload over `rows` with a row for each of `axis`: a nested axis by way of its parents."""
+        if rows == axis:
+            return ref
+        parent = next(a.parent for a in self.graph.axes if a.name == axis)
+        if parent and parent not in open_axes(self.graph, region):
+            ref = self.repeated(ref, rows, parent, region)
         t = self.r.type_of(ref)
-        return self.npt("expand_rows", (ref,), (Type(axis, t.cols, t.integer),), self.outer(region), self.r.node(ref))
+        return self.npt("expand_rows", (ref,), (Type(axis, t.cols, t.integer),), region, self.r.node(ref))
 
     def nested(self, axis: str, region: int) -> bool:
         """Whether rows over `axis`, at an element of `region`, are those of that element only."""
