@@ -64,7 +64,9 @@ def interpreted(graph: Graph, data: Dataset, params: Mapping[str, Array], dtype:
             gradients[name] = gradients[name] + g
         rows = {name: np.concatenate([rows for _, rows in found]) for name, found in forward.outputs.items() if found}
         outputs.append({name: values for name, values in rows.items() if len(values)})
-    ops = {n.name or n.op: n.op for n in graph.nodes if isinstance(n, Metric)}
+    found = [n for n in graph.nodes if isinstance(n, Metric)]
+    # Two metrics of one operation are told apart by the engine, added up by the interpreter.
+    ops = {n.name or n.op: n.op for n in found if [m.op for m in found].count(n.op) == 1}
     metrics = {name: metric_value(ops[name], *sums.get(name, (0.0, 0.0))) for name in ops}
     n = max(1, data.n)
     return Numbers(training / n, loss / n, metrics, gradients, outputs)

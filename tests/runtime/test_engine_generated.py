@@ -58,3 +58,10 @@ def test_generated_programs(first: int) -> None:
 def test_generated_programs_with_nested_axes_and_every_loss(first: int) -> None:
     problems = [check(generate_nested(random.Random(seed)), seed) for seed in range(first, first + CHUNK)]
     assert not any(problems), next(p for p in problems if p)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))])
+def test_generated_programs_compiled(seed: int) -> None:
+    problem = check((generate if seed % 2 else generate_nested)(random.Random(seed)), seed)
+    assert problem is None, problem
