@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
     if a.write:
         words = (
             f"Until a validation accuracy of {a.target:g}, by SGD with a learning rate of {a.rate:g}, in groups of {GROUP} images, which "
-            f"`max_active_keys` counts; medians over {a.seeds} seeds. Staleness: updates of a layer between an image's forward and its backward there, "
+            f"`max_active_keys` counts; medians over {a.seeds} seeds. Staleness: updates of a layer between an image's forward and its backward, "
             f"of the layer where it is largest. {processor()}."
         )
         write(rows, words)

@@ -40,7 +40,8 @@ def wrap() -> None:
     from numba import njit, types
     from numba.extending import intrinsic
 
-    from ampc.runtime import native
+    from ampc.runtime import compiled as native
+    from ampc.runtime import native as names
 
     clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
 
@@ -99,7 +100,8 @@ def wrap() -> None:
         return symbol
 
     native_firing = native.firing
-    native._publish, native.firing = publish, timed
+    native._publish = publish
+    native.firing = names.firing = timed
 
 
 def _compiled(dispatcher: Any) -> Any:
