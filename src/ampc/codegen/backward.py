@@ -352,7 +352,13 @@ def _linear(f: Backward, node: PPT, g: Buffer) -> None:
         target, more = f.into(node, 0, x.space)
         f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {rows}, {x.cols}, {g.cols}, {more})")
     gw, gb = f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
-    f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
+    shape = f"{rows}, {x.cols}, {g.cols}"
+    if f.shared.uses[node.layer] == 1:
+        k = f.shared.layer_number[node.layer]
+        f.text.line(f"rate = direct(I, D, w, n, {k}, {rows}, {x.cols * g.cols})")
+        f.text.line(f"linear_descend(F, I, {f.gemm_words}, {w}, {gw}, {gb}, {x.name}, {g.name}, {shape}, rate)")
+    else:
+        f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {x.name}, {g.name}, {shape})")
 
 
 def _lookup(f: Backward, node: PPT, g: Buffer) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from ampc.codegen.layout import Cells, Key
-from ampc.codegen.plan import Plan, Segment, is_direct
+from ampc.codegen.plan import Plan, Segment, is_direct, layer_names
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
@@ -56,6 +58,11 @@ class Shared:
     """Storages that only backward reads."""
     folds: dict[tuple[str, str, int], Fold] = dataclasses.field(default_factory=dict)
     folding: bool = True
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How many nodes use a layer."""
+        return Counter(name for s in self.plan.segments for n in s.nodes if isinstance(n, PPT) for name in layer_names(n))
 
     @property
     def layer_number(self) -> dict[str, int]:

@@ -81,11 +81,11 @@ KERNELS = {
         "absolute absolute_bwd accuracy binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy cross_entropy_bwd huber "
         "huber_bwd known_labels known_values squared squared_bwd subtract subtract_product top_k"
     ).split(),
-    "optimizer": "count_forward fold_backward fold_forward note_versions settle weights_at".split(),
+    "optimizer": "count_forward direct fold_backward fold_forward note_versions settle weights_at".split(),
     "rows": (
-        "add add_bias add_broadcast_sum add_columns add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear linear_dw "
-        "linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns scatter_add softmax softmax_bwd "
-        "store sum_columns sum_columns_bwd touch zero"
+        "add add_bias add_broadcast_sum add_columns add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear "
+        "linear_descend linear_dw linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns "
+        "scatter_add softmax softmax_bwd store sum_columns sum_columns_bwd touch zero"
     ).split(),
     "segments": (
         "expand reduce_max reduce_mean reduce_sum scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd "

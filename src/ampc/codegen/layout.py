@@ -173,6 +173,8 @@ class L(IntEnum):
     """F: the parameters of the last STASH_DEPTH versions, version v in place v % STASH_DEPTH."""
     STASH_DEPTH = 15
     """0: a backward uses the parameters of now."""
+    APPLIED = 16
+    """Parameters, from the first on, that this firing has updated already (see `optimizer.direct`)."""
 
 
 class T(IntEnum):
@@ -221,7 +223,7 @@ class P(IntEnum):
 
 
 SEG = 8
-LAYER = 16
+LAYER = 24
 FOLD = 16
 HYPER = 12
 STALENESS_BINS = 256

@@ -25,7 +25,7 @@ from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add,
 WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, UPDATE, SYNC = (
     h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.COUNT0, H.COUNT_STRIDE, H.UPDATE, H.SYNC)
 )
-STASH, STASH_DEPTH = L.STASH.value, L.STASH_DEPTH.value
+STASH, STASH_DEPTH, APPLIED = L.STASH.value, L.STASH_DEPTH.value, L.APPLIED.value
 VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
     x.value
     for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
@@ -206,6 +206,32 @@ def weights_at(I, w, layer, ver):
     return at(I, record + STASH) + (version if version > oldest else oldest) % depth * at(I, record + SIZE)
 
 
+@kernel(returns=types.float32)
+def direct(I, D, w, n, layer, rows, size):
+    """The rate at which this firing may add its weight gradient straight to the first `size` parameters; 0 if it has to accumulate it.
+
+    Plain SGD with an empty accumulator that this firing fills: w -= rate * x' dy is then one matrix product, and the gradient need not
+    be written, read and cleared. Few rows are accumulated all the same: their product is no bottleneck, and its rounding that of the rule.
+    """
+    record = I[LAYER0] + layer * LAYER
+    hyper = I[HYPER0] + layer * HYPER
+    if I[UPDATE] == 0 or I[SYNC] == 1 or at(I, record + OPTIMIZER) != 0 or rows < 32 or at(I, record + STASH_DEPTH) > 0:
+        return F0
+    if at(D, hyper + WEIGHT) > 0.0 or at(D, hyper + DECAY) > 0.0 or at(D, hyper + L2) > 0.0:
+        return F0
+    if at(D, hyper + CLIP_NORM) > 0.0 or at(D, hyper + CLIP_VALUE) > 0.0:
+        return F0
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    cap = I[CAP]
+    total = 0.0
+    for i in range(n):
+        total += weight_of(I, D, layer, at(I, block + i), at(I, block + 2 * cap + i))
+    if total < at(D, hyper + FREQUENCY) * NEARLY:
+        return F0
+    put(I, record + APPLIED, size)
+    return np.float32(at(D, hyper + RATE) / total)
+
+
 @kernel(doubles="weight")
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
@@ -240,7 +266,9 @@ def update(F, I, D, layer, weight):
         size = at(I, record + SIZE)
         if at(D, hyper + CLIP_NORM) > 0.0 or at(D, hyper + CLIP_VALUE) > 0.0 or at(D, hyper + L2) > 0.0:
             scale = clip(D, hyper, shape(F, D, hyper, w, g, size, scale), F1)
-        apply(F, I, D, record, hyper, 0, size, scale)
+        done = at(I, record + APPLIED)
+        apply(F, I, D, record, hyper, done, size - done, scale)
+        put(I, record + APPLIED, 0)
     put(D, hyper + WEIGHT, 0.0)
     put(I, record + VERSION, at(I, record + VERSION) + 1)
     put(I, record + UPDATES, at(I, record + UPDATES) + 1)

@@ -295,6 +295,14 @@ def linear_dx(F, I, args, dx, dy, w, m, k, n, more):
         gemm(F, I, args, 0, 1, m, k, n, F1, dy, n, w, n, F1 if more else F0, dx, k)
 
 
+@kernel(floats="rate")
+def linear_descend(F, I, args, w, gw, gb, x, dy, m, k, n, rate):
+    """Take the gradient's step of w at once, w -= rate * x' dy, or (rate 0) accumulate it; that of b is accumulated."""
+    gemm(F, I, args, 1, 0, k, n, m, -rate if rate > F0 else F1, x, k, dy, n, F1, w if rate > F0 else gw, n)
+    if gb >= 0:
+        add_row_sum(F, gb, dy, m, n)
+
+
 @kernel()
 def linear_dw(F, I, args, gw, gb, x, dy, m, k, n):
     """Accumulate the gradients of w and (gb >= 0) b."""
