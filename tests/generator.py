@@ -246,11 +246,11 @@ class Writer:
         self.put(indent + 1, f"{name} = {name} * 0.7 + 0.2 * tanh({self.row(inner, 2)})")
         p.rows.append(name)
 
-    def _arms(self, p: Place, indent: int, keys: list[str]) -> None:
+    def _arms(self, p: Place, indent: int, keys: list[str], field: bool = True) -> None:
         name = self.fresh("h")
         for key in keys:
             self.put(indent + 1, f"{key}:")
-            inner = p.inner(chars=["f"])  # sums over the characters of a word within an arm take fields alone
+            inner = p.inner(chars=p.chars if field else ["f"])  # in an arm of a computed branch, sums over a word's characters take fields alone
             if self.rng.random() < 0.4:
                 self.block(inner, indent + 2, 1)
             if self.rng.random() < 0.2:
@@ -274,7 +274,7 @@ class Writer:
     def _computed(self, p: Place, indent: int) -> None:
         if self.rng.random() < 0.5:
             self.put(indent, f"branch l21({self.row(p, 1)}) > 0.1:")
-            self._arms(p, indent, ["true", "else"])
+            self._arms(p, indent, ["true", "else"], field=False)
             return
         name, k = self.fresh("h"), self.fresh("k")
         self.put(indent, f"branch {self.rng.choice([f'argmax(l23({self.row(p, 1)}))', 'label', *([f'tag[{p.word}]'] * 2 if p.word else [])])} as {k}:")

@@ -179,7 +179,8 @@ def row(low: Lowering, frame: Frame, base: Value, where: Element, span: Span) ->
         if net.regions[home.region].form == "loop":  # gathered, with zeros for none
             return Value(home, ref, kind, base.span, name)
         ref = (net.add(Flatmap, region=to, inputs=(ref,), outputs=(kind,), to=Dependents(home.region, where.index), origin=origin, name=name), 0)
-    return _defined(low, frame, Value(home, ref, kind, base.span, name), where, span)
+    found = Value(home, ref, kind, base.span, name)
+    return _defined(low, frame, _in_arms(low, found, span) if isinstance(home, ChildScope) else found, where, span)
 
 
 def _gathered(low: Lowering, scope: Scope, base: Value, at: Index, span: Span) -> Value:
@@ -267,32 +268,31 @@ def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, 
     )
     found = Value(home, (node, 0), kind, base.span, base.name)
     if home is not base.scope:
-        found = _in_arms(low, base, found, e)
+        found = _in_arms(low, found, e.span)
     return frame.scope.bring(_defined(low, frame, found, where, e.span))
 
 
-def _in_arms(low: Lowering, base: Carry, found: Value, e: ast.Index) -> Value:
+def _in_arms(low: Lowering, found: Value, span: Span) -> Value:
     """Return what arrived at all children, at those only whose parent takes the arms that surround this `sum`."""
     home = found.scope
     assert home.outer is not None
     arms = []
     for scope in home.outer.chain():
-        if scope is base.scope:
+        if isinstance(scope, RegionScope):
             break
         arms.append(scope)
     for arm in reversed(arms):
         if not isinstance(arm, ArmScope) or not isinstance(arm.fork.test, Match):
-            raise low.fail("AMP266", f"`{base.name}` of other elements can't be read here", e.span, help="move the `sum` out of the block")
+            raise low.fail("AMP266", f"`{found.name}` of other elements can't be read here", span, help="move the `sum` out of the block")
         test = arm.fork.test
-        assert test.ref.at is not None
-        local = Match(FieldRef(test.ref.field, localized(home, test.ref.at)), test.cases)
+        ref = test.ref if test.ref.at is None else FieldRef(test.ref.field, localized(home, test.ref.at))
         node = low.net.add(
             Cond,
             region=home.region,
             inputs=(found.ref,),
             outputs=(found.type,) * arm.fork.ports,
-            test=local,
-            origin=low.origin(e.span),
+            test=Match(ref, test.cases),
+            origin=low.origin(span),
             name=found.name,
         )
         found = dataclasses.replace(found, ref=(node, arm.port))
