@@ -323,9 +323,11 @@ def test_signals_end_it_quietly_and_leave_nothing(tmp_path: Path, sent: signal.S
     fifo = tmp_path / "slow.amp"
     os.mkfifo(fifo)  # reading it waits, so that the signal comes in the middle
     process = subprocess.Popen([*PROCESS, "compile", str(fifo)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)
-    time.sleep(1.5)
+    feed = os.open(fifo, os.O_WRONLY)  # waits until the process has opened it
+    time.sleep(0.3)
     process.send_signal(sent)
     _, err = process.communicate(timeout=20)
+    os.close(feed)
     assert process.returncode == status
     assert b"Traceback" not in err
     assert [p.name for p in tmp_path.iterdir()] == ["slow.amp"]

@@ -115,7 +115,8 @@ def test_average_every_divides_the_pass() -> None:
     result = e.run(data, np.arange(11), train=True, outputs=True, on_progress=seen.append)
     assert (result.instances, result.interrupted, result.instances_done, len(result.outputs["logits"])) == (11, False, None, 11)
     assert result.updates["head"] == 3  # 4, 4 and 3 instances: what is gathered is flushed before the copies are averaged
-    assert [(p.done, p.total) for p in seen if p.done in (4, 8, 11)] == [(4, 11), (8, 11), (11, 11)]
+    # A slow machine reports more often than at the ends.
+    assert list(dict.fromkeys((p.done, p.total) for p in seen if p.done in (4, 8, 11))) == [(4, 11), (8, 11), (11, 11)]
     assert seen[-1].loss_sum == pytest.approx(11 * result.loss)
     by_hand = engine(graph, 2, driver="step", min_update_frequency=100)
     for part in (np.arange(4), np.arange(4, 8), np.arange(8, 11)):

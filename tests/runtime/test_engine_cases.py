@@ -331,15 +331,8 @@ def test_three_instances_for_eight_workers_and_four_copies(driver: str) -> None:
     # Part-filled accumulators are flushed: each copy that an instance was dealt to moves once, with that instance's gradient.
     if len(result.updates) > 1:
         assert sorted(result.updates.values()) == [0, 1, 1, 1]
-        assert sorted(round(float(w[0, 0]), 5) for k, w in e.parameters.items()) == sorted([1.0, *(single(graph_of((MODELS / "q.amp").read_text()), i) for i in range(3))])
-
-
-def single(graph: Graph, i: int) -> float:
-    """The weight after one update with instance i of the three."""
-    data = read(CASES / "C01/three.jsonl", graph)
-    e = engine(graph, driver="step", optimizer="sgd", learning_rate=0.1, min_update_frequency=1)
-    e.run(data, np.array([i]), train=True)
-    return round(weight(e), 5)
+        # At the end of the pass the copies are averaged, the one without an instance too: (1 + 3 * 1.4) / 4.
+        assert [round(float(w[0, 0]), 5) for w in e.parameters.values()] == [1.3] * 4
 
 
 # ------------------------------------------------------------------------------------------ names, repeatability
