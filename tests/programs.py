@@ -109,6 +109,7 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
     "sums_over_a_nested_axis": (
         WORDS, "e = Embedding(4, 2)\nv = e(letter)\nq = sum(char, v)\neach i in word:\n    own = e(letter)\n    s = sum(char, softmax(char, own) * own) + mean(char, v) * q[i]\n    loss squared(sum(s), t[i])",
     ),
+    "rows_that_a_nested_field_names": (WORDS, "e = Embedding(4, 2)\neach i in word:\n    own = tanh(e(letter))\n    loss squared(sum(sum(char, own[next])) + sum(max(char, own[next])), t[i])"),
     "sums_over_a_nested_axis_in_an_arm": (
         (*WORDS, "big: flag[word]", "k: int < 2"), "e = Embedding(4, 2)\neach c in char:\n    s = tanh(e(letter[c]))\neach v in word:\n    branch big[v]:\n        true:\n            branch k:\n"
         "                0: h = max(char, s) * w[v]\n                else: h = sum(char, s)\n            merge h\n        else: h = w[v]\n    merge h\n    loss squared(sum(h), t[v])\n",

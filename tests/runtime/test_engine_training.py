@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from differential import interpreted
+from differential import difference, executed, interpreted, parameters
 from support import dataset, engine, graph_of, model_names, random_rows, small
 
 from ampc.data.dataset import Dataset
@@ -300,6 +300,25 @@ def test_a_large_table_updates_the_rows_that_were_looked_up(optimizer: str, sett
     assert np.array_equal(e.parameters["embed.table"][others], start["embed.table"][others])
 
 
+@pytest.mark.parametrize("rows", [6, 1500])
+def test_none_is_a_row_of_zeros_in_embeddings_and_one_hot(rows: int) -> None:
+    graph = graph_of(
+        f"model m(rows = {rows}):\n    instance:\n        axis token\n        word: int[token] < rows or none\n        k: int < 4 or none\n        y: float\n"
+        "    embed = Embedding(rows, 3)\n    head = Linear(3, 1)\n    other = Linear(4, 1)\n"
+        "    loss squared(head(sum(token, tanh(embed(word)))) + other(one_hot(k, 4)), y)\n    h = zeros(3)\n"
+        "    loop t in token carry h:\n        h = tanh(h + embed(word[t]))\n    loss squared(head(h), y)\n"
+    )
+    data = dataset(graph, [{"word": w, "k": k, "y": 1.0} for w in ([None], [2, None, 5], [None, None, 0], []) for k in (None, 0, 3)])
+    params = engine(graph, seed=2).parameters
+    want = interpreted(graph, data, params)
+    e = engine(graph, 2, seed=2, driver="step")
+    assert difference(executed(e, data), want)[0] < 1e-4
+    sync = engine(graph, seed=2, driver="step", mode="sync", optimizer="sgd", learning_rate=0.1, min_update_frequency=data.n)
+    sync.run(data, np.arange(data.n), train=True)
+    for k, w in sync.parameters.items():
+        np.testing.assert_allclose(w, params[k] - 0.1 * want.gradients[k] / data.n, rtol=1e-4, atol=1e-6, err_msg=k)
+
+
 def test_gradients_of_a_large_table_are_cleared_between_passes() -> None:
     graph = graph_of(TABLE.format(rows=1200))
     data = dataset(graph, [{"word": [1, 2, 1], "y": 1.0}, {"word": [5], "y": 0.0}])
@@ -367,3 +386,14 @@ def test_a_pass_that_is_told_to_stop_drains_and_names_what_is_done(driver: str) 
         assert result.instances_done is not None
         assert sorted(result.instances_done.tolist()) == list(range(400 - result.instances, 400))
     assert e.run(data, np.arange(5), train=False).instances == 5, "the engine goes on after a drain"
+
+
+@pytest.mark.parametrize("name", ["list_reduction", "babi15_ggsnn", "sentiment_tree_lstm"])
+def test_parameters_that_are_set_count_from_the_next_pass_on(name: str) -> None:
+    graph, data = prepared(name, 5)
+    e = engine(graph, 2, driver="step", max_active_keys=3)
+    e.run(data, np.arange(5), train=True)
+    for seed in (1, 2):
+        params = parameters(graph, seed)
+        e.set_parameters(dict(params))
+        assert difference(executed(e, data), interpreted(graph, data, params))[0] < 1e-4

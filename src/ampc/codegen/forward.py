@@ -219,14 +219,17 @@ def group_members(f: Firing, node: Group, state: Any) -> tuple[str, tuple[str, .
 
 
 def row_index(f: Firing, node: NPT, space: Space, of: Space, invert: bool = False) -> str:
-    """Rows of a buffer over `of` that an index field names, for each row of `space`; -1 for none."""
+    """Rows of a buffer over `of` that an index field names, for each row of `space`; -1 for none and for what isn't in the buffer."""
     ids = f.integers(node, node.fields[0], space)
     table = f.table(of)
-    with f.text.block("for i in range(n):"):
-        count = f.count(space)
-        with f.text.block(f"for r in range({f.first(space)}, {f.first(space)} + {count}):"):
-            f.text.line(f"e = at(I, {ids} + r)")
-            f.text.line(f"put(I, {ids} + r, e + at(I, {table} + i) if e >= 0 else -1)")
+    f.space(space)
+    with f.tokens() as state:
+        low = "0"
+        if f.states.nested_in(of, state.region) is not None:  # the field counts from the instance's first element, the buffer holds one parent's
+            low = f"({f.states.first_row(of, state)} - {f.states.axis_offset(of)})"
+        with f.text.block(f"for r in range({f.first(space)}, {f.first(space)} + {f.count(space)}):"):
+            f.text.line(f"e = at(I, {ids} + r) - {low}")
+            f.text.line(f"put(I, {ids} + r, e + at(I, {table} + i) if e >= 0 and e < {f.count(of)} else -1)")
     return ids
 
 

@@ -178,7 +178,8 @@ class View:
         if declared.kind != "index":
             return rows
         low, high = self.span(declared.of, region, state)
-        return RowIndex(np.where(rows == NONE, NONE, rows - low), high - low)
+        # An index that leads to another parent's elements finds nothing here.
+        return RowIndex(np.where((rows < low) | (rows >= high), NONE, rows - low), high - low)
 
     def segments(self, rows: str, n: int, region: int, state: State) -> Segments:
         """Return how `n` rows over `rows` fall into groups when they are reduced."""

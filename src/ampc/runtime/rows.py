@@ -117,7 +117,7 @@ def touch(I, marks, ids, m):
     room = at(I, marks + 1)
     for r in range(m):
         row = at(I, ids + r)
-        if at(I, marks + 2 + room + row) == 0:
+        if row >= 0 and at(I, marks + 2 + room + row) == 0:
             put(I, marks + 2 + room + row, 1)
             n = at(I, marks)
             put(I, marks + 2 + n, row)
@@ -126,9 +126,12 @@ def touch(I, marks, ids, m):
 
 @kernel()
 def one_hot(F, I, y, ids, m, c):
+    """Rows of zeros but for a 1 in column ids[r]; none (-1) has no 1."""
     zero(F, y, m * c)
     for r in range(m):
-        put(F, y + r * c + at(I, ids + r), F1)
+        e = at(I, ids + r)
+        if e >= 0:
+            put(F, y + r * c + e, F1)
 
 
 @kernel()
