@@ -80,7 +80,7 @@ def contenders(data: str, active: int) -> list[Contender]:
         settings = {"workers": workers, "max_active_keys": active, "min_update_frequency": UPDATE, "clip_norm": 0.0}
         made.append(Contender(f"ampc, {workers} worker{'s' * (workers > 1)}", Ours, {"model": "list_reduction", "data": data, **settings}, workers))
     twice = {"model": "list_reduction", "data": data, "overrides": {"copies": 2}, **settings}
-    made.append(Contender("two copies of the layer, ampc, 2 workers", Ours, twice, 2))
+    made.append(Contender("two copies of a layer, ampc, 2 workers", Ours, twice, 2))
     return made
 
 

@@ -51,6 +51,8 @@ def contenders(data: str, active: int) -> list[Contender]:
             arguments = {"model": "mnist_mlp", "data": data, "workers": workers, **settings}
             arguments |= {"optimizer": optimizer, "learning_rate": rate, "clip_norm": 0.0}
             made.append(Contender(f"ampc {optimizer}, {workers} worker{'s' * (workers > 1)}", Ours, arguments, workers))
+        twice = {**arguments, "overrides": {"copies": 2}}
+        made.append(Contender(f"two copies of the layers, ampc {optimizer}, 2 workers", Ours, twice, 2))
     return made
 
 
