@@ -35,8 +35,8 @@ demo: $(VENV)/.stamp ## compile, draw and train list reduction to 97 % validatio
 	    $(DEMO)/list_reduction.ampx/manifest.json $(DEMO)/list_reduction.svg $(DEMO)/run
 
 test: $(VENV)/.stamp ## run the tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'not compiled and not torch and not long'
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m 'compiled and not torch and not long'
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'not compiled and not torch and not long'
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m 'compiled and not torch and not long'
 
 test-torch: $(VENV)/.stamp ## run the tests that compare with PyTorch (installs it)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
