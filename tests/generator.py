@@ -14,6 +14,7 @@ HEAD = """model nested(size = 2):
         letter: int[char] < 4
         mark: int[char] < 3 or none
         f: float[char, 2]
+        peer: char[char] or none
         g: float[word, size]
         next: word[word] or none
         before: word[word] or none
@@ -137,7 +138,7 @@ class Writer:
         """Return an expression for a row of two columns."""
         leaves = [*p.rows, "ones(2)", "v[0:2]", "v[1:3]"]
         if p.char:
-            leaves += [f"{c}[{p.char}]" for c in p.chars] * 2 + [f"emb(letter[{p.char}])"]
+            leaves += [f"{c}[{p.char}]" for c in p.chars] * 2 + [f"emb(letter[{p.char}])", f"one_hot(mark[{p.char}], 3)[0:2]", f"tags(mark[{p.char}])"]
         if p.word:
             leaves += [f"{w}[{p.word}]" for w in p.words] * 2 + [f"{w}[{i}[{p.word}]]" for w in p.words for i in ("next", "before")]
             leaves += [f"tags(tag[{p.word}])"]
@@ -187,7 +188,7 @@ class Writer:
             if p.plain:
                 kinds += ["each_word", "each_char", "each_link", "whole", "visit"] * 2
             if p.word and not p.char:
-                kinds += ["loop_chars"] * 3
+                kinds += ["loop_chars"] * 3 + ["own"]
         getattr(self, f"_{self.rng.choice(kinds)}")(p, indent)
 
     def block(self, p: Place, indent: int, most: int = 2) -> None:
@@ -236,6 +237,13 @@ class Writer:
             self.block(inner, indent + 1, 1)
         self.put(indent + 1, f"{name} = tanh({self.row(inner, 2)} + {name})")
         p.rows.append(name)
+
+    def _own(self, p: Place, indent: int) -> None:
+        """Rows over the characters of one word, made there, gathered by an index field that may lead to another word's."""
+        name, total = self.fresh("o"), self.fresh("h")
+        self.put(indent, f"{name} = {self.rng.choice(['tanh(l2(f))', 'l22([f, emb(letter)])', 'f * 2', f'f + {self.row(p, 0)}'])}")
+        self.put(indent, f"{total} = {self.rng.choice(['sum', 'mean', 'max'])}(char, {self.rng.choice([name, f'{name}[peer]', f'{name} * {name}[peer]', f'softmax(char, {name}) * f'])})")
+        p.rows.append(total)
 
     def _while(self, p: Place, indent: int) -> None:
         name = self.fresh("h")

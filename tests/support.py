@@ -83,6 +83,7 @@ def _row(graph: Graph, rng: np.random.Generator, longest: int) -> dict[str, Any]
         if a.parent:
             kids_of = [f for f in graph.fields if f.axis == a.name and f.name in ordered]
             children[a.name] = [int(rng.integers(0, (min(3, p) if kids_of else 3) + 1)) for p in range(lengths[a.parent])]
+            lengths[a.name] = sum(children[a.name])
     row: dict[str, Any] = {}
     for f in graph.fields:
         if not f.axis:
