@@ -25,12 +25,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all by default")
     p.add_argument("--quick", action="store_true", help="few short windows, for a look; nothing is written")
     p.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md and docs/benchmarks.json")
+    p.add_argument("--seconds", help="length of a window")
+    p.add_argument("--rounds", help="windows of each contender")
     a = p.parse_args(argv)
     unknown = [x for x in a.parts if x not in PARTS]
     if unknown:
         p.error(f"there is no part {', '.join(unknown)}; parts are {', '.join(PARTS)}")
     began = time.perf_counter()
     flags = ["--quick"] * a.quick + ["--write"] * (a.write and not a.quick)
+    flags += [word for name in ("seconds", "rounds") if getattr(a, name) for word in (f"--{name}", getattr(a, name))]
     for name in a.parts or PARTS:
         try:
             PARTS[name](flags)
