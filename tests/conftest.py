@@ -10,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no mistake of a test.
+settings.register_profile("ampc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ampc")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,7 +17,7 @@ from support import graph_of, random_rows
 
 from ampc.diagnostics import AmpError
 
-PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "80"))
+PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "40"))
 FIRST = int(os.environ.get("AMPC_PROGRAMS_FROM", "0"))
 CHUNK = 5
 
