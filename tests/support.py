@@ -135,8 +135,8 @@ def dataset(graph: Graph, rows: Sequence[dict[str, Any]]) -> Dataset:
     return read(list(rows), graph)
 
 
-def spread(graph: Graph, workers: int, seed: int = 0) -> Placement:
-    """A placement that puts layers on workers at random (each on one), and other nodes anywhere."""
+def spread(graph: Graph, workers: int, seed: int = 0, loose: bool = True) -> Placement:
+    """A placement that puts layers on workers at random (each on one), and other nodes anywhere, or (not `loose`) on the first, which compiles faster."""
     rng = np.random.default_rng(seed)
     home = {x.name: int(rng.integers(workers)) for x in graph.layers}
     device_of = {}
@@ -146,7 +146,7 @@ def spread(graph: Graph, workers: int, seed: int = 0) -> Placement:
             family = home.get(layer, home.get(f"{layer}.0", 0))
             device_of[n.id] = family
         else:
-            device_of[n.id] = int(rng.integers(workers))
+            device_of[n.id] = int(rng.integers(workers)) if loose else 0
     return Placement("test", tuple(str(w) for w in range(workers)), device_of)
 
 

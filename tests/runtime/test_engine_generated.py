@@ -61,7 +61,7 @@ def test_generated_programs_with_nested_axes_and_every_loss(first: int) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))])
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12))])
 def test_generated_programs_compiled(seed: int) -> None:
     problem = check((generate if seed % 2 else generate_nested)(random.Random(seed)), seed)
     assert problem is None, problem
