@@ -85,9 +85,9 @@ def _processor() -> str:
 
 
 @contextlib.contextmanager
-def locked() -> Iterator[None]:
-    """Hold the cache while compiling, so that processes that start at once compile once and never read half a file."""
-    with open(folder() / "lock", "w") as file:
+def locked(what: str) -> Iterator[None]:
+    """Hold `what` in the cache while compiling it, so that processes that start at once compile it once and never read half a file."""
+    with open(folder() / f"{what}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield

@@ -27,8 +27,9 @@ def load(text: str) -> Callable[..., None]:
     """Return `fire` of the kernels `text`, compiled now or found compiled in the cache."""
     name = f"ampc_kernels_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     if name not in sys.modules:
-        with cache.locked():
+        with cache.locked("library"):
             native.ensure(re.findall(r"\w+", text[: text.index("def ")]))
+        with cache.locked(name):
             _import(name, _file(name, text))
     fire: Callable[..., None] = sys.modules[name].fire
     return fire
