@@ -95,7 +95,7 @@ def goals(c: Comparison) -> list[Goal]:
 
 def main(argv: list[str] | None = None) -> list[Comparison]:
     p = options(__doc__)
-    p.add_argument("--active", type=int, default=1024, help="ampc's max_active_keys")
+    p.add_argument("--active", type=int, default=256, help="ampc's max_active_keys")
     a = p.parse_args(argv)
     data = str(data_folder("list_reduction"))
     c = compare("List reduction, hidden 128, an update every 100 sequences", "sequences/s", wanted(contenders(data, a.active), a.only), **lengths(a))

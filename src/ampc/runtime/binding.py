@@ -16,6 +16,7 @@ from ampc.codegen.kernels import Program
 from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S, T
 from ampc.codegen.plan import Segment, layer_names
 from ampc.data.dataset import Dataset
+from ampc.data.memory import available_bytes
 from ampc.diagnostics import error
 from ampc.ir.nodes import PPT, Cond, Dealt, Decided, First, Group, Match, Metric, Output, Phi, Source, Within
 from ampc.runtime.extents import Extents
@@ -386,11 +387,8 @@ class Binding:
 
     def _check_memory(self, words: int) -> None:
         need = 4 * self.floats + 8 * words + self.data.size_bytes
-        try:
-            import os
-
-            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError):  # pragma: no cover - not on this system
+        free = available_bytes()
+        if free is None:
             return
         if need > 0.9 * free:
             raise error(
