@@ -8,7 +8,7 @@ PARTS  ?= list_reduction mnist ggsnn tree_lstm tokens oversubscription
 SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch test-long lint bench golden experiments clean
+.PHONY: help setup demo test test-torch test-long lint bench golden clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,10 +62,6 @@ bench: .venv-bench/.stamp ## speed beside PyTorch (installs it), into docs/bench
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
 	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not compiled and not torch and not long' -k golden
-
-experiments: $(VENV)/.stamp ## train the models of models/ to their targets, write docs/results.md
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),plots]'
-	$(BIN)/python benchmarks/experiments.py
 
 clean: ## remove .venv, caches and runs of the demo
 	rm -rf $(VENV) $(DEMO) build .pytest_cache .mypy_cache .ruff_cache
