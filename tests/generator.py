@@ -258,7 +258,7 @@ class Writer:
         name = self.fresh("h")
         for key in keys:
             self.put(indent + 1, f"{key}:")
-            inner = p.inner(chars=p.chars if field else ["f"])  # in an arm of a computed branch, sums over a word's characters take fields alone
+            inner = p.inner(chars=list(p.chars) if field else ["f"])  # in an arm of a computed branch, sums over a word's characters take fields alone
             if self.rng.random() < 0.4:
                 self.block(inner, indent + 2, 1)
             if self.rng.random() < 0.2:

@@ -28,7 +28,7 @@ def check(text: str, seed: int) -> str | None:
         try:
             graph = graph_of(text, passes)
         except AmpError as refused:
-            if {d.code for d in refused.diagnostics} == {"AMP268"}:
+            if "AMP268" in {d.code for d in refused.diagnostics}:
                 return None  # reads one word's characters from what lies over all of them: the generator doesn't keep track of that
             raise
         draw = random.Random(2 * seed + passes)
