@@ -89,7 +89,7 @@ def test_a_chain_of_a_hundred_thousand_is_checked_at_once() -> None:
     n = 100_000
     chain = read([{"up": [None, *range(n - 1)]}], ONE)
     zigzag = read([{"up": [None, 2, 0, *range(1, n - 2)]}], ONE)  # not in the order of the positions
-    begin = time.perf_counter()
+    begin = time.process_time()
     check_acyclic(chain, "node", ("up",))
     check_acyclic(zigzag, "node", ("up",))
-    assert time.perf_counter() - begin < 2.0
+    assert time.process_time() - begin < 2.0

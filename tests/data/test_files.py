@@ -192,9 +192,9 @@ def test_a_hundred_thousand_rows_are_read_in_less_than_a_second(tmp_path: Path) 
     RECIPES["list_reduction"].make(tmp_path / "d")
     best = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.process_time()
         assert read(find(tmp_path / "d")["train"], LR).n == 100_000
-        best.append(time.perf_counter() - begin)
+        best.append(time.process_time() - begin)
     assert min(best) < 1.0
 
 

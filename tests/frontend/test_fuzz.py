@@ -24,7 +24,7 @@ MANY = 30 if os.environ.get("AMPC_TIER") != "night" else 4000
 
 def survives(text: str) -> None:
     """Compile `text`; anything but an AmpError with places inside the text is a failure."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         model = parse(text, "m.amp")
         check(model)
@@ -37,7 +37,7 @@ def survives(text: str) -> None:
             for label in (*([d.primary] if d.primary else []), *d.secondary):
                 assert 1 <= label.span.line <= len(lines) and label.span.column >= 1
                 assert label.span.column <= len(lines[label.span.line - 1].removeprefix("\ufeff")) + 1
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def damaged(text: str, rng: random.Random) -> str:

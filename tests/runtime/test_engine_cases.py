@@ -125,12 +125,12 @@ def star(workers: int, quick: bool) -> None:
         data = read(CASES / f"E09/{file}.parquet", graph)
         e = engine(graph, workers, optimizer="sgd", learning_rate=0.0)
         e.bind(data)
-        began = time.perf_counter()
+        began = time.process_time()
         ((prediction,),) = outputs(e, data, "p")
         assert prediction == pytest.approx(value, rel=0 if file == "star_ones" else want["tolerance_relative"])
         assert e.run(data, np.arange(data.n), train=True).instances == data.n
         if quick:
-            assert time.perf_counter() - began < 1.0
+            assert time.process_time() - began < 1.0
         # dp/dw is the prediction at w = 1, and the loss is (p - y)^2.
         y = float(data.columns["y"][0, 0])
         assert float(e.gradients(data, np.arange(1))["w.w"][0, 0]) == pytest.approx(2 * (value - y) * value, rel=1e-3)
@@ -152,10 +152,10 @@ def test_means_and_maxima_of_many_edges_take_time_that_grows_with_the_edges_alon
     graph = graph_of((MODELS / "g.amp").read_text(encoding="utf-8").replace("+=", how) + "    output p\n")
     data = read(CASES / "E09/star_tenths.parquet", graph)
     e = engine(graph, 1, learning_rate=0.0)
-    began = time.perf_counter()
+    began = time.process_time()
     ((prediction,),) = outputs(e, data, "p")
     e.run(data, np.arange(data.n), train=True)
-    assert prediction == pytest.approx(0.1, rel=1e-4) and time.perf_counter() - began < 1.0
+    assert prediction == pytest.approx(0.1, rel=1e-4) and time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize("passes", [False, True])

@@ -32,6 +32,8 @@ class H(IntEnum):
     """1: layers update themselves; 0: gradients stay in their accumulators."""
     SYNC = auto()
     WORKERS = auto()
+    THREADS = auto()
+    """Threads that the workers are dealt to: worker w runs on thread w % THREADS."""
     SLOTS = auto()
     GROUP = auto()
     """Slots in a cohort: admitted together."""

@@ -19,6 +19,7 @@ from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
 from ampc.diagnostics import error
 from ampc.ir.nodes import PPT, Cond, Dealt, Decided, First, Group, Match, Metric, Output, Phi, Source, Within
+from ampc.place import usable_cores
 from ampc.runtime.extents import Extents
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.tokens import QUEUE, RING
@@ -291,9 +292,10 @@ class Binding:
 
         I = np.zeros(table.size, np.int64)  # the name it has in kernels
         head |= {
-            H.WORKERS: self.workers, H.SLOTS: self.slots, H.GROUP: self.group, H.COHORTS: self.cohorts, H.ARENA0: self.arena0,
-            H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride, H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0,
-            H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS, H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
+            H.WORKERS: self.workers, H.THREADS: min(self.workers, usable_cores()), H.SLOTS: self.slots, H.GROUP: self.group,
+            H.COHORTS: self.cohorts, H.ARENA0: self.arena0, H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride,
+            H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0, H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS,
+            H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
         }  # fmt: skip
         for word, value in head.items():
             I[word] = value

@@ -319,7 +319,7 @@ class Engine:
                     failures.append(problem)
                     b.I[H.ERROR] = STUCK
 
-            threads = [threading.Thread(target=work, args=(w,), name=f"ampc worker {w}", daemon=True) for w in range(self.options.workers)]
+            threads = [threading.Thread(target=work, args=(w,), name=f"ampc thread {w}", daemon=True) for w in range(int(b.I[H.THREADS]))]
             for t in threads:
                 t.start()
             try:

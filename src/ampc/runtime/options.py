@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
 from ampc.ir.copies import plain_name
+from ampc.place import usable_cores
 
 Value = int | float | str | bool
 
@@ -90,7 +90,7 @@ class RunOptions:
 
     epochs: int = _f(10, "int", "how often the training data is passed through", low=0, high=10**9)
     until: str = _f("", "str", "stop once this holds after a validation, e.g. `accuracy >= 0.97`")
-    workers: int = _f(0, "int", "worker threads; 0 takes one for each usable core", low=0, high=256)
+    workers: int = _f(0, "int", "workers, dealt to at most one thread for each usable core; 0 takes one for each core", low=0, high=256)
     max_active_keys: int = _f(64, "int", "instances in flight at once (groups, where `group` is above 1)", low=1, high=1_000_000)
     min_update_frequency: int = _f(32, "int", "instances whose gradients a layer gathers before it updates itself", low=1, high=10**9, per_layer=True)
     group: int = _f(1, "int", "instances admitted and fired together", low=1, high=65536)
@@ -141,11 +141,6 @@ class RunOptions:
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in dataclasses.fields(RunOptions) if "setting" in f.metadata}
 PER_LAYER: tuple[str, ...] = tuple(name for name, s in SETTINGS.items() if s.per_layer)
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # ------------------------------------------------------------------------------------------ one value

@@ -19,11 +19,11 @@ from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import FieldRef, Loss, Metric, Through
 from ampc.manifest import Manifest
-from ampc.place import Placement, Target, load_target, place
+from ampc.place import Placement, Target, load_target, place, usable_cores
 from ampc.runtime import weights
 from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
-from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve, usable_cores
+from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve
 from ampc.runtime.predictions import output_types
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.session import Session

@@ -21,9 +21,10 @@ import msgspec
 import numpy.typing as npt
 
 from ampc.diagnostics import error
+from ampc.place import usable_cores
 from ampc.runtime import checkpoint
 from ampc.runtime.events import Epoch
-from ampc.runtime.options import RunOptions, to_toml, usable_cores
+from ampc.runtime.options import RunOptions, to_toml
 from ampc.runtime.weights import cannot_write, save_weights, write_bytes
 
 OWN = ("config.toml", "env.json", "metrics.jsonl", "summary.json", "weights.safetensors", "best.safetensors", checkpoint.FOLDER)

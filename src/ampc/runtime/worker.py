@@ -26,8 +26,8 @@ from ampc.runtime.tokens import (
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL = (
-    h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL)
+STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL, THREADS = (
+    h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL, H.THREADS)
 )
 GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HYPER0, SCHEDULE, RANDOM = (
     h.value
@@ -322,14 +322,18 @@ def _compiled(f):
 
 
 @njit(**KERNEL)
-def work(fire, F, I, D, XF, XI, O, w):
-    """Turns until STOP or ERROR."""
+def work(fire, F, I, D, XF, XI, O, thread):
+    """Turns of this thread's workers until STOP or ERROR."""
     idle = 0
-    beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
     while load_acquire(I, STOP) == 0 and load_acquire(I, ERROR) == 0:
-        if turn(fire, F, I, D, XF, XI, O, w):
+        did = 0
+        for w in range(thread, I[WORKERS], I[THREADS]):
+            if turn(fire, F, I, D, XF, XI, O, w):
+                did += 1
+                beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
+                put(I, beat, at(I, beat) + 1)
+        if did:
             idle = 0
-            put(I, beat, at(I, beat) + 1)
         else:
             idle += 1
             pause(idle)
@@ -352,7 +356,7 @@ ensure((*tokens.__dict__, *optimizer.__dict__))
 
 @_compiled
 def run(fire, F, I, D, XF, XI, O, w):
-    """Worker w of the threads driver, some turns of all -w workers of the step driver (w < 0), or the flush at the end of a pass (w = FLUSH).
+    """Thread w of the threads driver, some turns of all -w workers of the step driver (w < 0), or the flush at the end of a pass (w = FLUSH).
 
     The step driver returns now and then, so that the caller can look at progress.
     """
