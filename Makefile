@@ -8,7 +8,7 @@ PARTS  ?= list_reduction mnist ggsnn tree_lstm tokens oversubscription
 SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch test-long lint bench golden clean
+.PHONY: help setup demo test test-torch test-long lint bench experiments golden clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ test-long: $(VENV)/.stamp ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m 'long and compiled'
 
 lint: $(VENV)/.stamp ## ruff and mypy --strict
-	$(BIN)/python -m ruff check src tests benchmarks
+	$(BIN)/python -m ruff check src tests benchmarks experiments
 	$(BIN)/python -m mypy
 
 # PyTorch is large: it has a place of its own.
@@ -59,6 +59,10 @@ lint: $(VENV)/.stamp ## ruff and mypy --strict
 
 bench: .venv-bench/.stamp ## speed beside PyTorch (installs it), into docs/benchmarks.md; PARTS="mnist ..." for some
 	.venv-bench/bin/python -m benchmarks.run --write $(PARTS)
+
+experiments: $(VENV)/.stamp ## train every task to its target, async and sync (hours), into docs/results.md; TASKS="qm9 ..." for some
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),plots]'
+	$(BIN)/python -m experiments.run $(TASKS)
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff
 	AMPC_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -m 'not compiled and not torch and not long' -k golden

@@ -1,23 +1,20 @@
 """The MNIST perceptron, trained to its target at various max_active_keys, min_update_frequency and workers: throughput, epochs, staleness.
 
-Writes its table into docs/results.md between two marks, and leaves the rest of that document alone. Groups of 100 images; SGD.
+Groups of 100 images; SGD.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import number
-from benchmarks.ours import ROOT, data_folder, graph_of
+from benchmarks.ours import data_folder, graph_of
 from benchmarks.report import markdown_table, processor, text_table
+from experiments.document import put_part
 
-RESULTS = ROOT / "docs" / "results.md"
-BEGIN, END = "<!-- asynchrony: made by `python -m benchmarks.asynchrony --write` -->", "<!-- end of asynchrony -->"
 HEADS = ("workers", "max_active_keys", "min_update_frequency", "images/s", "against 1", "epochs to target", "seconds", "staleness", "largest")
 GROUP = 100
 
@@ -65,15 +62,7 @@ def _row(setting: tuple[int, int, int], them: list[dict[str, Any]], medians: dic
 
 
 def write(rows: list[list[str]], words: str) -> None:
-    """Put the table into docs/results.md, in place of an older one."""
-    old = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else "# Results\n"
-    before, _, rest = old.partition(BEGIN)
-    after = rest.partition(END)[2]
-    text = f"{BEGIN}\n## Asynchrony: MNIST perceptron\n\n{words}\n\n{markdown_table(HEADS, rows)}\n\n{END}"
-    joined = before.rstrip() + "\n\n" + text + "\n" + (after if after.strip() else "")
-    temporary = Path(f"{RESULTS}.tmp")
-    temporary.write_text(joined, encoding="utf-8")
-    os.replace(temporary, RESULTS)
+    put_part("asynchrony", "python -m experiments.asynchrony --write", f"## Asynchrony: MNIST perceptron\n\n{words}\n\n{markdown_table(HEADS, rows)}")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,0 +1,76 @@
+"""The tasks: which model on which data, until which value of which metric, with which settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ours import data_folder
+
+MODES = ("async", "sync")
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A model, its data, and the value of a validation metric at which a run ends; `epochs` bounds it.
+
+    settings and overrides go over the model's own `train:` block and parameters, the same in both modes. folds: seed s takes fold s + 1 of the
+    data instead of other initial weights alone. unit: the metric is multiplied by `scale_key` of the data's meta.json to be in it.
+    """
+
+    name: str
+    title: str
+    model: str
+    recipe: str
+    metric: str
+    target: float
+    epochs: int
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    modes: tuple[str, ...] = MODES
+    folds: bool = False
+    unit: str = ""
+    scale_key: str = ""
+
+    @property
+    def falls(self) -> bool:
+        """Whether less is better."""
+        return "error" in self.metric
+
+    def data(self, seed: int) -> Path:
+        """Return the data of a seed, made if it isn't there. Raises NoData."""
+        return data_folder(self.recipe, **self.options, **({"fold": seed % 10 + 1} if self.folds else {}))
+
+    def scale(self, data: Path) -> float:
+        """Return by what the metric has to be multiplied to be in `unit`."""
+        return float(json.loads((data / "meta.json").read_text(encoding="utf-8"))[self.scale_key]) if self.scale_key else 1.0
+
+    def until(self, data: Path) -> str:
+        return f"{self.metric} {'<=' if self.falls else '>='} {self.target / self.scale(data):.9g}"
+
+    def fingerprint(self, mode: str, seed: int) -> str:
+        """Return a text that tells one run from all others."""
+        what = [self.name, mode, seed, self.target, self.epochs, self.options, self.overrides, self.settings]
+        return json.dumps(what, sort_keys=True, default=dict)
+
+
+LISTS: dict[str, Any] = {"model": "list_reduction", "recipe": "list_reduction", "metric": "accuracy", "target": 0.97, "epochs": 20}
+BABI: dict[str, Any] = {"model": "babi15_ggsnn", "metric": "accuracy", "target": 1.0}
+
+TASKS = (
+    Task("mnist", "MNIST perceptron, 98 % of the test images", "mnist_mlp", "mnist", "accuracy", 0.98, 40),
+    Task("list_reduction", "List reduction, 97 %", **LISTS),
+    Task("list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, modes=("async",), **LISTS),
+    Task("list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4}, modes=("async",), **LISTS),
+    Task("sst", "Sentiment treebank, 80.7 % of all nodes of the dev trees", "sentiment_tree_lstm", "sst", "accuracy", 0.807, 12),
+    Task("babi15_50", "bAbI 15, all test questions, from 50 stories", recipe="babi15", options={"train": 50}, epochs=200, folds=True, **BABI),
+    Task("babi15_1000", "bAbI 15, all test questions, from 1,000 stories", recipe="babi15", options={"train": 1000}, epochs=40, folds=True, **BABI),
+    Task("babi15_54", "bAbI 15 in graphs of 54 nodes, all questions", recipe="babi15_inflated", overrides={"names": 54}, epochs=100, **BABI),
+    Task(
+        "qm9", "QM9, dipole moment to 0.46 D", "qm9_ggsnn", "qm9", "absolute_error", 0.46, 60, unit="D", scale_key="dipole_std"
+    ),
+)  # fmt: skip
