@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ampc.codegen import forward
+from ampc.codegen import families, forward
 from ampc.codegen.firing import Buffer, Firing, Shared
-from ampc.codegen.forward import column_scale, constants, loss_call, nested_outer, row_index, segments, spread, targets
+from ampc.codegen.forward import column_scale, constants
+from ampc.codegen.forward_layers import fold_cell
+from ampc.codegen.forward_rows import counters, group_members, nested_outer, row_index, segments
+from ampc.codegen.measures import loss_call, targets
 from ampc.codegen.plan import Segment
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
 from ampc.ir.ops import OPS
@@ -97,7 +100,7 @@ def _elementwise(f: Backward, node: NPT, g: Buffer) -> None:
     if not wanted:
         return
     rows, cols = f.space(g.space), g.cols
-    xs = [spread(f, f.operand(node, p), g.space) if f"x{p}" in op.needs else None for p in range(len(node.inputs))]
+    xs = [f.spread(f.operand(node, p), g.space) if f"x{p}" in op.needs else None for p in range(len(node.inputs))]
     y = f.value((node.id, 0)) if "y" in op.needs else None
     plain, summed = [], []
     for p in wanted:
@@ -206,7 +209,7 @@ def _group(f: Backward, node: Group, g: Buffer) -> None:
     if not f.wants(node, 0):
         return
     with f.tokens() as state:
-        opening, lines, member = forward.group_members(f, node, state)
+        opening, lines, member = group_members(f, node, state)
         f.text.line("r = 0")
         with f.text.block(opening):
             for line in lines:
@@ -231,6 +234,10 @@ def _gather(f: Backward, node: NPT, g: Buffer) -> None:
 def _scatter(f: Backward, node: NPT, g: Buffer) -> None:
     if not f.wants(node, 0):
         return
+    family = node.inputs[0][0]
+    if family in f.families and f.families[family].scatter is node:
+        f.gradients[(family, 0)] = g  # that of the sum, from which the family takes what its rows need
+        return
     space = f.space_of(node, 0)
     f.space(space)
     reduce = node.attrs["reduce"]
@@ -238,7 +245,7 @@ def _scatter(f: Backward, node: NPT, g: Buffer) -> None:
     ids = row_index(f, node, space, g.space)
     target, more = f.into(node, 0, space)
     rows = f"{f.space(space)}, {f.space(g.space)}, {g.cols}"
-    f.text.line(f"scatter_{reduce}_bwd(F, I, {target.name}, {x}, {y}, {g.name}, {ids}, {rows}, {more}{forward.counters(f, node, g.space)})")
+    f.text.line(f"scatter_{reduce}_bwd(F, I, {target.name}, {x}, {y}, {g.name}, {ids}, {rows}, {more}{counters(f, node, g.space)})")
 
 
 def _reduce_rows(f: Backward, node: NPT, g: Buffer) -> None:
@@ -298,7 +305,7 @@ def _dot(f: Backward, node: NPT, g: Buffer) -> None:
     for p in range(2):
         if not f.wants(node, p):
             continue
-        other = spread(f, f.operand(node, 1 - p), g.space)
+        other = f.spread(f.operand(node, 1 - p), g.space)
         space = f.space_of(node, p)
         if space == g.space:
             target, more = f.into(node, p, space)
@@ -328,7 +335,7 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
         if fold is not None:
             assert isinstance(part, PPT)
             ids = f.labels(part, g.space, part.fields, 0)
-            f.text.line(f"fold_backward(F, I, {forward.fold_cell(f, fold)}, {g.name}, {ids}, {rows})")
+            f.text.line(f"fold_backward(F, I, {fold_cell(f, fold)}, {g.name}, {ids}, {rows})")
             summed = summed or fold.bias
         else:
             x = f.operand(concat, port)
@@ -380,32 +387,6 @@ def _layer_norm(f: Backward, node: PPT, g: Buffer) -> None:
     )
 
 
-def _linear_by(f: Backward, node: PPT, g: Buffer) -> None:
-    x = f.operand(node, 0)
-    rows = f.space(x.space)
-    order, starts = forward.by_kind(f, node, x)
-    xs, gs = f.buffer(x.cols, x.space), f.buffer(g.cols, x.space)
-    f.text.line(f"lookup(F, I, {xs.name}, {x.name}, {order}, {rows}, {x.cols})")
-    f.text.line(f"lookup(F, I, {gs.name}, {g.name}, {order}, {rows}, {g.cols})")
-    wanted = f.wants(node, 0)
-    dxs = f.buffer(x.cols, x.space) if wanted else xs
-    for k in range(int(node.attrs["members"])):  # type: ignore[arg-type]
-        layer = f"{node.layer}.{k}"
-        f.text.line(f"a, m = at(I, {starts} + {k}), at(I, {starts} + {k + 1}) - at(I, {starts} + {k})")
-        xa, ga = f"{xs.name} + a * {x.cols}", f"{gs.name} + a * {g.cols}"
-        if wanted:
-            f.text.line(
-                f"linear_dx(F, I, {f.gemm_words}, {dxs.name} + a * {x.cols}, {ga}, {f.parameter(layer, 'w')}, m, {x.cols}, {g.cols}, 0)"
-            )
-        gw, gb = f.parameter(layer, "w", True), f.parameter(layer, "b", True)
-        f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {xa}, {ga}, m, {x.cols}, {g.cols})")
-    if wanted:
-        target, more = f.into(node, 0, x.space)
-        if not more:
-            f.text.line(f"zero(F, {target.name}, {rows} * {x.cols})")
-        f.text.line(f"scatter_add(F, I, {target.name}, {order}, {dxs.name}, at(I, {starts} + {node.attrs['members']}), {x.cols})")
-
-
 # ---------------------------------------------------------------------------------------------------- losses
 
 
@@ -440,5 +421,5 @@ WRITERS: dict[str, Writer] = {
     "identity": _same, "gate": _same, "stop_gradient": _nothing, "columns": _columns, "pad": _pad, "gather": _gather, "scatter": _scatter,
     "reduce_rows": _reduce_rows, "softmax_rows": _softmax_rows, "expand_rows": _expand_rows, "softmax": _softmax, "log_softmax": _softmax,
     "max_columns": _max_columns, "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": _linear,
-    "lookup": _lookup, "layer_norm": _layer_norm, "linear_by": _linear_by,
+    "lookup": _lookup, "layer_norm": _layer_norm, "linear_by": families.backward,
 }  # fmt: skip

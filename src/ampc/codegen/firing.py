@@ -14,7 +14,7 @@ from ampc.codegen.plan import Plan, Segment, is_direct, layer_names
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
-from ampc.ir.nodes import PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
+from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
 
 Space = str
 """What the rows of a payload are: "" one a token, an axis, or "*<id>" the members of Group <id>."""
@@ -40,6 +40,14 @@ class Fold:
     inner: int
     cols: int
     bias: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Family:
+    """What a `linear_by` node takes over: a gather whose result it alone reads, and a sum by index that alone reads its own."""
+
+    gather: NPT | None
+    scatter: NPT | None
 
 
 FOLD_ROWS = 512
@@ -82,6 +90,9 @@ class Firing:
         self.states = States(self.graph, self.text)
         self.routes = Routes(self.plan, self.states)
         self.inside = {n.id for n in segment.nodes}
+        ports = [(self.graph.by_id[i], p) for i, p in segment.inputs]
+        self.readers = {is_direct(self.graph, n.inputs[p]): (n.id, p) for n, p in ports if not isinstance(n, Group)}
+        """Value from outside -> the input port that it arrives at."""
         self.values: dict[Ref | tuple[str, int, int], Buffer] = {}
         self.buffers = 0
         self.spaces: dict[Space, str] = {}
@@ -91,7 +102,9 @@ class Firing:
         """Lookup node -> its fold with the Linear."""
         for linear, concat in self.joined.items():
             self._find_folds(linear, concat)
+        self.families = {n.id: self._family(n) for n in segment.nodes if isinstance(n, PPT) and n.op == "linear_by"}
         self.skipped = {c.id for c in self.joined.values()} | set(self.absorbed)
+        self.skipped |= {f.gather.id for f in self.families.values() if f.gather is not None}
 
     def _concat_of(self, node: AnyNode) -> Concat | None:
         if not isinstance(node, PPT) or node.op != "linear":
@@ -100,6 +113,14 @@ class Firing:
         if not isinstance(concat, Concat) or concat.id not in self.inside or len({self.kind(concat, p).rows for p in range(len(concat.inputs))}) > 1:
             return None
         return concat
+
+    def _family(self, node: PPT) -> Family:
+        before = self.graph.by_id[node.inputs[0][0]]
+        gather = before if isinstance(before, NPT) and before.op == "gather" and before.id in self.inside else None
+        after = self.graph.by_id.get(self.graph.readers.get((node.id, 0), (-1, 0))[0])
+        summed = isinstance(after, NPT) and after.op == "scatter" and after.attrs["reduce"] == "sum" and after.id in self.inside
+        # Sums of one column have a kernel of their own, which keeps more digits.
+        return Family(gather, after if summed and node.outputs[0].cols > 1 else None)  # type: ignore[arg-type]
 
     def _find_folds(self, linear: int, concat: Concat) -> None:
         node = self.graph.by_id[linear]
@@ -186,12 +207,15 @@ class Firing:
         index = self.shared.cells("buf", self.segment.id, self.direction, k, cols, space)
         return Buffer(self.text.head(f"b{k}", f"{scratch} + I[{index}]"), cols, space)
 
-    def ints(self, space: Space, name: str = "", extra: int = 0) -> str:
-        """Return a local with the place in I of a block of integers, one a row of `space` and `extra` more."""
+    def ints(self, space: Space, name: str = "", extra: int = 0, times: int = 0) -> str:
+        """Return a local with the place in I of a block of integers, one a row of `space` (none if it is "#") and `extra` more.
+
+        `times`: instead so many for each row and one more row.
+        """
         block = self.text.head("W", "I[WORK0] + w * I[WORK_STRIDE]")
         k = self.buffers
         self.buffers += 1
-        index = self.shared.cells("ints", self.segment.id, self.direction, k, extra, space)
+        index = self.shared.cells("table" if times else "ints", self.segment.id, self.direction, k, times or extra, space)
         return self.text.head(name or f"ids{k}", f"{block} + I[{index}]")
 
     @property
@@ -220,11 +244,11 @@ class Firing:
     # --------------------------------------------------------------------------------------------- operands
 
     def source(self, node: AnyNode, port: int) -> Ref | tuple[str, int, int]:
-        """Return how the values of this segment are keyed: the internal port that feeds an input, or ("in", node, port)."""
+        """Return the key of an input's value: the internal port that feeds it, or ("in", node, port) of the first that reads it here."""
+        if isinstance(node, Group):
+            return ("in", node.id, port)
         direct = is_direct(self.graph, node.inputs[port])
-        if direct[0] in self.inside and not (isinstance(node, Group)):
-            return direct
-        return ("in", node.id, port)
+        return direct if direct[0] in self.inside else ("in", *self.readers.get(direct, (node.id, port)))
 
     def kind(self, node: AnyNode, port: int) -> Type:
         return self.graph.type_of(node.inputs[port])
@@ -237,6 +261,21 @@ class Firing:
         if key not in self.values:
             self.values[key] = self.missing(key)
         return self.values[key]
+
+    def spread(self, value: Buffer, space: Space) -> Buffer:
+        """Return the value with a row for each row of `space`."""
+        if value.space == space:
+            return value
+        assert not value.space, "only single rows are repeated"
+        target = self.buffer(value.cols, space)
+        self.text.line(f"expand(F, I, {target.name}, {value.name}, {self.table(space)}, n, {value.cols})")
+        return target
+
+    def operands(self, node: AnyNode) -> list[Buffer]:
+        """Return the message operands, repeated over rows where another one has them."""
+        found = [self.operand(node, p) for p in range(len(node.inputs))]
+        space = next((x.space for x in found if x.space), "")
+        return [self.spread(x, space) for x in found]
 
     def missing(self, key: Ref | tuple[str, int, int]) -> Buffer:
         """Make a value that is not in scratch yet."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ampc.codegen import backward, forward
 from ampc.codegen.backward import Backward
 from ampc.codegen.firing import Firing, Fold, Shared
+from ampc.codegen.forward_rows import group_members
 from ampc.codegen.layout import BIG, Cells, Key
 from ampc.codegen.plan import Plan, Port, Segment, make_plan
 from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
@@ -88,8 +89,8 @@ KERNELS = {
         "scatter_add softmax softmax_bwd store sum_columns sum_columns_bwd touch zero"
     ).split(),
     "segments": (
-        "expand reduce_max reduce_mean reduce_sum scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd scatter_sum scatter_sum_bwd "
-        "softmax_segments softmax_segments_bwd sort_rows spread_max spread_mean spread_sum unpack"
+        "add_rows compose distinct_rows expand reduce_max reduce_mean reduce_sum scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd "
+        "scatter_sum scatter_sum_bwd softmax_segments softmax_segments_bwd sort_rows spread_max spread_mean spread_sum"
     ).split(),
     "tokens": "blame ready send".split(),
 }
@@ -151,7 +152,7 @@ def _scan(shared: Shared, segment: Segment) -> None:
     for node in segment.nodes:
         if isinstance(node, Group) and f.kind(node, 0).cols:
             with f.tokens() as state:
-                _, _, member = forward.group_members(f, node, state)
+                _, _, member = group_members(f, node, state)
                 shared.read.add(f.routes.locate(node.inputs[0], member).key)
     for n in f.graph.nodes:
         by = getattr(getattr(n, "test", None), "by", None)
@@ -380,7 +381,7 @@ def _give(f: Backward) -> None:
     for node in f.segment.groups:
         if node.inputs[0] in f.plan.needs_gradient and (node.id, 0) not in f.gradients:
             with f.tokens() as state:
-                opening, lines, member = forward.group_members(f, node, state)
+                opening, lines, member = group_members(f, node, state)
                 with f.text.block(opening):
                     for line in lines:
                         f.text.line(line)
@@ -405,7 +406,7 @@ def _answer(f: Backward) -> None:
         for node_id, port in f.segment.triggers:
             node = f.graph.by_id[node_id]
             if isinstance(node, Group) and port == 0:
-                opening, lines, member = forward.group_members(f, node, state)
+                opening, lines, member = group_members(f, node, state)
                 with f.text.block(opening):
                     for line in lines:
                         f.text.line(line)

@@ -174,7 +174,7 @@ class L(IntEnum):
     STASH = 14
     """F: the parameters of the last STASH_DEPTH versions, version v in place v % STASH_DEPTH."""
     STASH_DEPTH = 15
-    """0: a backward uses the parameters of now."""
+    """0: a backward uses the parameters of now; CORRECTED: at STASH lie the parameters that it uses, and after them the drift (see `optimizer`)."""
     APPLIED = 16
     """Parameters, from the first on, that this firing has updated already (see `optimizer.direct`)."""
 
@@ -222,6 +222,8 @@ class P(IntEnum):
     L2 = 8
     CLIP_NORM = 9
     CLIP_VALUE = 10
+    STALE = 11
+    """Running mean of the staleness of the layer's gradients, in updates."""
 
 
 SEG = 8
@@ -229,6 +231,7 @@ LAYER = 24
 FOLD = 16
 HYPER = 12
 STALENESS_BINS = 256
+CORRECTED = -1
 FIRST_CELL = 160
 BIG = 1 << 40
 """What a message of fixed number adds to an arrival counter; a Group's elements add 1, and its expectation BIG less their number."""

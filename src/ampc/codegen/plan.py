@@ -288,7 +288,7 @@ def _join_broadcasts(graph: Graph, group_of: dict[int, int]) -> None:
 
 
 def _external(graph: Graph, nodes: list[AnyNode]) -> tuple[Port, ...]:
-    """Input ports fed from outside. A bare trigger is dropped where a payload arrives at the same state anyway."""
+    """Input ports fed from outside, of those that read one value the first. A bare trigger is dropped where a payload arrives anyway."""
     inside = {n.id for n in nodes}
     ports = [
         (n.id, port)
@@ -304,6 +304,11 @@ def _external(graph: Graph, nodes: list[AnyNode]) -> tuple[Port, ...]:
     def certain(port: Port) -> bool:
         return not is_unit(port) and not (isinstance(graph.by_id[port[0]], Group) and port[1] == 0)
 
+    read: dict[object, Port] = {}
+    for port in ports:
+        node = graph.by_id[port[0]]
+        read.setdefault(port if isinstance(node, Group) else is_direct(graph, node.inputs[port[1]]), port)
+    ports = list(read.values())
     units = [p for p in ports if is_unit(p)]
     if any(certain(p) for p in ports):
         return tuple(p for p in ports if p not in units)

@@ -186,7 +186,10 @@ SETTINGS: dict[str, Setting] = _settings(
     Setting("l2", "float", "adds l2 times the weight to its gradient", per_layer=True),
     Setting("clip_norm", "float", "largest norm of a layer's gradient at an update; 0 is no limit", per_layer=True),
     Setting("clip_value", "float", "largest absolute value in a gradient at an update; 0 is no limit", per_layer=True),
-    Setting("staleness", "word", "what a backward message uses: the weights of now (`plain`) or of its forward (`stash`)", ("plain", "stash")),
+    Setting(
+        "staleness", "word", "what a backward uses: the weights of now (`plain`), of its forward (`stash`), or an estimate of these (`corrected`)",
+        ("plain", "stash", "corrected"),
+    ),
     Setting("average_every", "int", "instances between averaging the copies of replicated layers; 0: at the end of an epoch only"),
     Setting("schedule", "word", "how the learning rate moves", ("constant", "step", "cosine", "linear")),
     Setting("schedule_clock", "word", "what the schedule counts", ("epochs", "instances")),

@@ -144,7 +144,7 @@ class Binding:
         self.rows: dict[int, int] = {}
         spaces: dict[int, set[str]] = {s.id: {""} for s in self.plan.segments}
         for key in self.program.cells:
-            if key[0] in ("buf", "ints") and key[5] != "#":
+            if key[0] in ("buf", "ints", "table") and key[5] != "#":
                 spaces[int(key[1])].add(str(key[5]))
         for s in self.plan.segments:
             most = max(self.extents.most_of_space(x, s.region) for x in spaces[s.id])
@@ -154,7 +154,7 @@ class Binding:
         words: dict[tuple[int, int], int] = {}
         base = 4 * TOKENS + GEMM_WORDS
         for key in self.program.cells:
-            if key[0] not in ("buf", "ints"):
+            if key[0] not in ("buf", "ints", "table"):
                 continue
             kind, segment, direction, _, width, space = key
             where = (int(segment), int(direction))
@@ -164,7 +164,7 @@ class Binding:
                 floats[where] = floats.get(where, 0) + _align(rows * int(width))
             else:
                 self._cell(key, base + words.get(where, 0))
-                words[where] = words.get(where, 0) + rows + int(width)
+                words[where] = words.get(where, 0) + ((rows + 1) * int(width) if kind == "table" else rows + int(width))
         self.scratch_stride = _align(max(floats.values(), default=0)) + 64
         self.work_stride = (base + max(words.values(), default=0) + 15) // 8 * 8
         self.floats = self.scratch0 + self.workers * self.scratch_stride

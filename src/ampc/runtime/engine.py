@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import generate, metric_names
-from ampc.codegen.layout import FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
+from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
@@ -68,10 +68,12 @@ class Engine:
         for fold in self.program.folds:
             self._folds.append((fold, self._persistent))
             self._persistent += 2 * _room(fold.rows * fold.cols)
-        if options.staleness == "stash":
+        if options.staleness != "plain":
+            depth, room = (STASH_VERSIONS, STASH_VERSIONS) if options.staleness == "stash" else (CORRECTED, 2)
             for name, m in self._layers.items():
-                self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=STASH_VERSIONS)
-                self._persistent += STASH_VERSIONS * _room(m.size)
+                if "table" not in m.offsets:  # what looks rows up needs no weights backward
+                    self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=depth)
+                    self._persistent += room * _room(m.size)
         self._F = np.zeros(self._persistent, np.float32)
         self._copies = _copies(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
@@ -131,6 +133,8 @@ class Engine:
             for which in ("moment1", "moment2"):
                 begin = getattr(m, which)
                 out[f"{name}.{which}"] = self._F[begin : begin + m.size].copy()
+            if m.stash_depth == CORRECTED:
+                out[f"{name}.drift"] = self._F[m.stash + m.size : m.stash + 2 * m.size].copy()
             out[f"{name}.step"] = np.array([self._steps[name]], np.int64)
         return out
 
@@ -140,6 +144,8 @@ class Engine:
                 if f"{name}.{which}" in state:
                     begin = getattr(m, which)
                     self._F[begin : begin + m.size] = state[f"{name}.{which}"]
+            if m.stash_depth == CORRECTED and f"{name}.drift" in state:
+                self._F[m.stash + m.size : m.stash + 2 * m.size] = state[f"{name}.drift"]
             if f"{name}.step" in state:
                 self._steps[name] = int(state[f"{name}.step"][0])
 
@@ -265,6 +271,9 @@ class Engine:
         for q in range(2 * len(self.plan.segments)):
             control = I[H.QUEUE0] + q * QUEUE
             I[control + Q.FIRED] = I[control + Q.TAKEN] = 0
+        for m in self._layers.values():
+            if m.stash_depth == CORRECTED:
+                self._F[m.stash : m.stash + m.size] = self._F[m.param : m.param + m.size]
         for k, name in enumerate(self.plan.layers):
             record, hyper = I[H.LAYER0] + k * LAYER, I[H.HYPER0] + k * HYPER
             I[record + L.VERSION] = I[record + L.UPDATES] = 0

@@ -1,7 +1,8 @@
 """What a layer does with its gradients: counts them, measures their staleness, and updates its own parameters.
 
 Each layer belongs to one worker, which alone calls these for it. The accumulator weighs instances: see `docs/runtime.md`.
-Adam and AdamW follow Kingma and Ba (arXiv 1412.6980) and Loshchilov and Hutter (arXiv 1711.05101).
+Adam and AdamW follow Kingma and Ba (arXiv 1412.6980) and Loshchilov and Hutter (arXiv 1711.05101); the staleness policy `corrected` is the
+discrepancy correction of PipeMare (Yang et al., arXiv 1910.05124), with the staleness that is measured in place of a pipeline's depth.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import numpy as np
 from numba import types
 
+from ampc.codegen.layout import CORRECTED as _CORRECTED
 from ampc.codegen.layout import FOLD as _FOLD
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
@@ -30,8 +32,8 @@ VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS,
     x.value
     for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
 )
-WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE = (
-    p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE)
+WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE, STALE = (
+    p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE, P.STALE)
 )
 FOLDS, FOLD0, OWNER = H.FOLDS.value, H.FOLD0.value, L.OWNER.value
 TABLE, FOLD_W, BIAS, GRAD_TABLE, GRAD_W, GRAD_BIAS, PRODUCT, GRAD_PRODUCT = (
@@ -40,7 +42,9 @@ TABLE, FOLD_W, BIAS, GRAD_TABLE, GRAD_W, GRAD_BIAS, PRODUCT, GRAD_PRODUCT = (
 FOLD_ROWS, INNER, FOLD_COLS, TABLE_LAYER, LINEAR_LAYER, TABLE_VERSION, LINEAR_VERSION, DIRTY = (
     t.value for t in (T.ROWS, T.INNER, T.COLS, T.TABLE_LAYER, T.LINEAR_LAYER, T.TABLE_VERSION, T.LINEAR_VERSION, T.DIRTY)
 )
-LAYER, HYPER, BINS, FOLD = _LAYER, _HYPER, _BINS, _FOLD
+LAYER, HYPER, BINS, FOLD, CORRECTED = _LAYER, _HYPER, _BINS, _FOLD, _CORRECTED
+FORGETTING = 0.135
+"""What remains of an old update in the drift after as many updates as gradients are stale (PipeMare's D, about e^-2)."""
 WHOLE = 1 << 32
 """An instance's whole weight for a layer, in the counters."""
 NEARLY = 1 - 1e-6
@@ -110,13 +114,16 @@ def settle(F, I, D, w, n, layer, ver):
     version = at(I, record + VERSION)
     histogram = at(I, record + HISTOGRAM)
     total = 0.0
+    age = 0
     for i in range(n):
         slot = at(I, block + i)
         stale = version - at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + ver + at(I, block + cap + i))
         p = histogram + (stale if stale < BINS else BINS - 1)
         put(I, p, at(I, p) + 1)
+        age += stale
         total += claim(I, D, layer, slot, at(I, block + 2 * cap + i))
     put(D, hyper + WEIGHT, at(D, hyper + WEIGHT) + total)
+    put(D, hyper + STALE, 0.9 * at(D, hyper + STALE) + 0.1 * age / n)
     if I[UPDATE] == 1 and I[SYNC] == 0 and at(D, hyper + WEIGHT) >= at(D, hyper + FREQUENCY) * NEARLY:
         update(F, I, D, layer, at(D, hyper + WEIGHT))
 
@@ -197,6 +204,8 @@ def weights_at(I, w, layer, ver):
     depth = at(I, record + STASH_DEPTH)
     if depth == 0:
         return at(I, record + PARAM)
+    if depth == CORRECTED:
+        return at(I, record + STASH)
     block = I[WORK0] + w * I[WORK_STRIDE]
     version = at(I, I[COUNT0] + at(I, block) * I[COUNT_STRIDE] + ver + at(I, block + I[CAP]))
     now = at(I, record + VERSION)
@@ -215,7 +224,7 @@ def direct(I, D, w, n, layer, rows, size):
     """
     record = I[LAYER0] + layer * LAYER
     hyper = I[HYPER0] + layer * HYPER
-    if I[UPDATE] == 0 or I[SYNC] == 1 or at(I, record + OPTIMIZER) != 0 or rows < 32 or at(I, record + STASH_DEPTH) > 0:
+    if I[UPDATE] == 0 or I[SYNC] == 1 or at(I, record + OPTIMIZER) != 0 or rows < 32 or at(I, record + STASH_DEPTH) != 0:
         return F0
     if at(D, hyper + WEIGHT) > 0.0 or at(D, hyper + DECAY) > 0.0 or at(D, hyper + L2) > 0.0:
         return F0
@@ -236,11 +245,12 @@ def direct(I, D, w, n, layer, rows, size):
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
     unfold(F, I, layer)
-    stash = I[LAYER0] + layer * LAYER
-    if at(I, stash + STASH_DEPTH) > 0:
-        size = at(I, stash + SIZE)
-        copy(F, at(I, stash + STASH) + at(I, stash + VERSION) % at(I, stash + STASH_DEPTH) * size, F, at(I, stash + PARAM), size)
     record = I[LAYER0] + layer * LAYER
+    depth = at(I, record + STASH_DEPTH)
+    if depth != 0:
+        size = at(I, record + SIZE)
+        place = at(I, record + VERSION) % depth if depth > 0 else 0
+        copy(F, at(I, record + STASH) + place * size, F, at(I, record + PARAM), size)
     hyper = I[HYPER0] + layer * HYPER
     put(I, record + STEP, at(I, record + STEP) + 1)
     marks = at(I, record + MARKS)
@@ -269,9 +279,27 @@ def update(F, I, D, layer, weight):
         done = at(I, record + APPLIED)
         apply(F, I, D, record, hyper, done, size - done, scale)
         put(I, record + APPLIED, 0)
+    if depth == CORRECTED:
+        correct(F, at(I, record + STASH), at(I, record + PARAM), at(I, record + SIZE), at(D, hyper + STALE))
     put(D, hyper + WEIGHT, 0.0)
     put(I, record + VERSION, at(I, record + VERSION) + 1)
     put(I, record + UPDATES, at(I, record + UPDATES) + 1)
+
+
+@kernel(doubles="stale")
+def correct(F, old, w, size, stale):
+    """Replace the parameters before an update, at `old`, by those that a backward is to use: w - stale * drift.
+
+    The drift, after them, is a moving average of updates that forgets within about as many as gradients are stale.
+    """
+    keep = np.float32(FORGETTING ** (1.0 / stale)) if stale > 0.01 else F0
+    back = np.float32(stale)
+    drift = old + size
+    for i in range(size):
+        v = at(F, w + i)
+        d = keep * at(F, drift + i) + (F1 - keep) * (v - at(F, old + i))
+        put(F, drift + i, d)
+        put(F, old + i, v - back * d)
 
 
 @kernel(floats="scale", returns=types.float64)

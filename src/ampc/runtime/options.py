@@ -111,7 +111,10 @@ class RunOptions:
     l2: float = _f(0.0, "float", "adds l2 times the weight to its gradient", low=0, per_layer=True)
     clip_norm: float = _f(0.0, "float", "largest norm of a layer's gradient at an update; 0 is no limit", low=0, per_layer=True)
     clip_value: float = _f(0.0, "float", "largest absolute value in a gradient at an update; 0 is no limit", low=0, per_layer=True)
-    staleness: str = _f("plain", "str", "what a backward uses: the weights of now (`plain`) or of its forward (`stash`)", choices=("plain", "stash"))
+    staleness: str = _f(
+        "plain", "str", "what a backward uses: the weights of now (`plain`), of its forward (`stash`), or an estimate of these (`corrected`)",
+        choices=("plain", "stash", "corrected"),
+    )  # fmt: skip
     average_every: int = _f(0, "int", "instances between averaging the copies of replicated layers; 0 averages at the end of an epoch only", low=0)
     schedule: str = _f("constant", "str", "how the learning rate moves", choices=("constant", "step", "cosine", "linear"))
     schedule_clock: str = _f("epochs", "str", "what the schedule counts", choices=("epochs", "instances"))

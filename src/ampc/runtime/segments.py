@@ -8,38 +8,80 @@ from __future__ import annotations
 import numpy as np
 
 from ampc.runtime.native import F0, F1, at, copy, exp, kernel, put
-from ampc.runtime.rows import add_row_sum, scatter_add, store, zero
+from ampc.runtime.rows import add, add_row_sum, scatter_add, store, zero
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
 
 @kernel()
-def unpack(F, I, y, x, order, m, c):
-    """y[order[r]] = x[r]"""
-    for r in range(m):
-        copy(F, y + at(I, order + r) * c, F, x + r * c, c)
+def sort_rows(I, rows, starts, pair, kinds, m, k):
+    """Stable counting sort of m rows by kinds in 0..k-1: kind j has places starts[j] to starts[j + 1]; -1 has none.
 
-
-@kernel()
-def sort_rows(I, order, starts, ids, m, k):
-    """Stable counting sort of rows by ids in 0..k-1: member j has `order[starts[j]:starts[j+1]]`; -1 comes last, after `starts[k]`."""
+    rows[p] is the row at place p, pair[r] the place of row r or -1. `starts`: 2 k + 2 words.
+    """
     for j in range(2 * k + 2):
         put(I, starts + j, 0)
     for r in range(m):
-        e = at(I, ids + r)
+        e = at(I, kinds + r)
         if e >= 0:
             put(I, starts + e + 1, at(I, starts + e + 1) + 1)
     for j in range(k):
         put(I, starts + j + 1, at(I, starts + j + 1) + at(I, starts + j))
         put(I, starts + k + 1 + j, at(I, starts + j))
-    put(I, starts + 2 * k + 1, at(I, starts + k))
     for r in range(m):
-        e = at(I, ids + r)
-        e = e if e >= 0 else k
-        p = at(I, starts + k + 1 + e)
-        put(I, order + p, r)
-        put(I, starts + k + 1 + e, p + 1)
+        e = at(I, kinds + r)
+        p = -1
+        if e >= 0:
+            p = at(I, starts + k + 1 + e)
+            put(I, starts + k + 1 + e, p + 1)
+            put(I, rows + p, r)
+        put(I, pair + r, p)
+
+
+@kernel()
+def compose(I, rows, ids, m):
+    """rows[p] = ids[rows[p]]"""
+    for p in range(m):
+        put(I, rows + p, at(I, ids + at(I, rows + p)))
+
+
+@kernel()
+def distinct_rows(I, rows, starts, pair, kinds, ids, m, n, k, table):
+    """Number the distinct pairs of a kind (0..k-1) and a row (`ids`, 0..n-1 or -1) among m elements, kind by kind.
+
+    rows[p] is the row of pair p, kind j has the pairs from starts[j] to starts[j + 1], pair[r] is that of element r, -1 if it has no kind.
+    `table`: k (n + 1) words to work with.
+    """
+    width = n + 1
+    for j in range(k * width):
+        put(I, table + j, -1)
+    for r in range(m):
+        e = at(I, kinds + r)
+        if e >= 0:
+            put(I, table + e * width + 1 + at(I, ids + r), 0)
+    p = 0
+    for e in range(k):
+        put(I, starts + e, p)
+        for j in range(width):
+            if at(I, table + e * width + j) == 0:
+                put(I, table + e * width + j, p)
+                put(I, rows + p, j - 1)
+                p += 1
+    put(I, starts + k, p)
+    for r in range(m):
+        e = at(I, kinds + r)
+        put(I, pair + r, at(I, table + e * width + 1 + at(I, ids + r)) if e >= 0 else -1)
+
+
+@kernel()
+def add_rows(F, I, y, to, x, frm, m, c):
+    """y[to[r]] += x[frm[r]] for each of m; -1 on either side is left out."""
+    for r in range(m):
+        a = at(I, to + r)
+        b = at(I, frm + r)
+        if a >= 0 and b >= 0:
+            add(F, y + a * c, x + b * c, c)
 
 
 @kernel()

@@ -253,7 +253,7 @@ def same_version(I, D, q, n):
     c = I[QUEUE0] + q * QUEUE
     for k in range(at(I, record + LAYERS_N)):
         layer = I[LAYER0] + at(I, first + k) * LAYER
-        if at(I, layer + STASH_DEPTH) == 0:
+        if at(I, layer + STASH_DEPTH) <= 0:
             continue
         ver = at(I, first + at(I, record + LAYERS_N) + k)
         version = 0

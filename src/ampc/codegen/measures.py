@@ -1,0 +1,70 @@
+"""Forward text of what leaves a network: losses, metrics and outputs."""
+
+from __future__ import annotations
+
+from ampc.codegen.firing import Buffer, Firing
+from ampc.codegen.states import State
+from ampc.ir.nodes import Coord, Loss, Metric, Output
+
+
+LABELLED = {"cross_entropy", "accuracy", "top_k"}
+EXTRA = {"huber": "delta", "top_k": "k"}
+
+
+def targets(f: Firing, node: Loss | Metric, x: Buffer) -> str:
+    """Write the loads of a loss's target; return its place: integers in I for a label, floats in F for a value."""
+    if node.op in LABELLED:
+        return f.labels(node, x.space, node.fields, 1)
+    if node.fields:
+        return f.floats(node.fields[0], x.cols, x.space).name
+    return f.spread(f.operand(node, 1), x.space).name
+
+
+def loss_call(f: Firing, node: Loss | Metric, x: Buffer, target: str) -> str:
+    rows = f.space(x.space)
+    op = "squared" if node.op in ("squared_error", "root_mean_square_error") else "absolute" if node.op == "absolute_error" else node.op
+    extra = ""
+    if op in EXTRA:
+        value = node.attrs[EXTRA[op]]
+        extra = f", {value}" if op == "top_k" else f", np.float32({value!r})"
+    if node.op in LABELLED:
+        return f"{op}(F, I, {x.name}, {target}, {rows}, {x.cols}{extra})"
+    return f"{op}(F, {x.name}, {target}, {rows} * {x.cols}{extra})"
+
+
+def measure(f: Firing, node: Loss | Metric) -> None:
+    x = f.operand(node, 0)
+    target = targets(f, node, x)
+    sums = f.text.head("sums", "I[STAT0] + w * I[STATS]")
+    f.text.line(f"total = {loss_call(f, node, x, target)}")
+    if isinstance(node, Loss):
+        f.text.line(f"D[{sums}] += {float(node.weight)!r} * total")
+        with f.text.block("if total - total != 0.0:"):
+            table = f.table(x.space) if x.space else "-1"
+            f.text.line(f"blame(F, I, w, n, {x.name}, {table}, {x.cols}, {f.segment.id})")
+        return
+    k = 1 + 2 * [m.id for m in f.graph.nodes if isinstance(m, Metric)].index(node.id)
+    known = f"known_labels(I, {target}, {f.space(x.space)})" if node.op in LABELLED else f"known_values(F, {target}, {f.space(x.space)} * {x.cols})"
+    f.text.line(f"D[{sums} + {k}] += total")
+    f.text.line(f"D[{sums} + {k + 1}] += {known}")
+
+
+def output(f: Firing, node: Output) -> None:
+    x = f.operand(node, 0)
+    out = f.text.cell("out", "out", node.id)
+    f.space(x.space)
+    with f.text.block(f"if {out} >= 0:"), f.tokens() as state:
+        frm = f"{x.name} + {f.first(x.space)} * {x.cols}"
+        f.text.line(f"copy(O, {out} + ({output_row(f, x, state)}) * {x.cols}, F, {frm}, {f.size(x)})")
+
+
+def output_row(f: Firing, x: Buffer, state: State) -> str:
+    """Row of a prediction's array at which a token's rows go: by instance, by element of the whole data, or by state."""
+    region = f.graph.regions[f.segment.region]
+    if not region.id:
+        return f.states.first_row(x.space, state) if x.space else "inst"
+    if region.axis and not region.parent and not x.space:
+        return f"{f.states.axis_offset(region.axis)} + {f.states.position(Coord(region.id), state)}"
+    room = f.text.cell("room", "states", region.id)
+    index = f"inst * {room} + {f.states.linear(state)}"
+    return f"({index}) * {f.text.cell('rows', 'most_rows', x.space)}" if x.space else index
