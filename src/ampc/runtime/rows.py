@@ -135,12 +135,6 @@ def one_hot(F, I, y, ids, m, c):
 
 
 @kernel()
-def numbers(F, I, y, ids, m):
-    for r in range(m):
-        put(F, y + r, np.float32(at(I, ids + r)))
-
-
-@kernel()
 def softmax(F, y, x, m, c):
     for r in range(m):
         a = x + r * c
