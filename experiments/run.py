@@ -1,13 +1,14 @@
 """Train every task to its target, asynchronously and synchronously, with several seeds; keep each run, make docs/results.md and its plots.
 
-    python -m experiments.run [TASK ...] [--seeds N] [--workers N]     what has been run with the same settings is not run again
-    python -m experiments.run --report                                 tables and plots alone
+    python -m experiments.run [TASK ...] [--seeds 0 1 2]     what has been run with the same settings is not run again
+    python -m experiments.run --report                       tables and plots alone
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import multiprocessing
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any
 from benchmarks.ours import NoData, graph_of
 from experiments import report
 from experiments.records import Record, append, load
-from experiments.tasks import TASKS, Task
+from experiments.tasks import MODES, TASKS, Task
 
 
 def say(text: str) -> None:
@@ -37,7 +38,8 @@ def train(task: Task, mode: str, seed: int, workers: int) -> Record:
         if isinstance(event, Epoch):
             value = event.validation[task.metric]
             curve.append((event.elapsed_s, float("nan") if value is None else value * scale))
-            say(f"    epoch {event.epoch}: {curve[-1][1]:.4f} after {event.elapsed_s:.1f} s, {event.instances_per_s:,.0f}/s")
+            how = f"{curve[-1][1]:.4f} after {event.elapsed_s:.1f} s, {event.instances_per_s:,.0f}/s"
+            say(f"  {task.name}, {mode}, seed {seed}, epoch {event.epoch}: {how}")
 
     settings: dict[str, Any] = {"epochs": task.epochs, "until": task.until(data), **task.settings}
     load_before, cpu, wall = os.getloadavg()[0], time.process_time(), time.perf_counter()
@@ -56,37 +58,46 @@ def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [t.name for t in TASKS]
     p.add_argument("tasks", nargs="*", metavar="TASK", help=f"some of {', '.join(names)}; all by default")
-    p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--first-seed", type=int, default=0)
-    p.add_argument("--workers", type=int, default=0, help="0: as many as there are cores")
-    p.add_argument("--modes", nargs="+", choices=("async", "sync"))
+    p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    p.add_argument("--workers", type=int, default=1, help="workers of each run")
+    p.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     p.add_argument("--report", action="store_true", help="make the tables and plots of what has been run, and run nothing")
     a = p.parse_args(argv)
     unknown = [t for t in a.tasks if t not in names]
     if unknown:
         p.error(f"there is no task {', '.join(unknown)}; tasks are {', '.join(names)}")
     if not a.report:
-        for seed in range(a.first_seed, a.first_seed + a.seeds):
+        for seed in a.seeds:
             for task in TASKS:
                 if not a.tasks or task.name in a.tasks:
-                    run(task, seed, a)
+                    side_by_side(task, seed, a)
     report.write(load())
     return 0
 
 
-def run(task: Task, seed: int, a: argparse.Namespace) -> None:
-    """Run a task's modes with one seed, one after the other, so that what disturbs the machine disturbs both."""
-    for mode in a.modes or task.modes:
-        if mode not in task.modes or any(r.fingerprint == task.fingerprint(mode, seed) for r in load()):
-            continue
-        say(f"{task.name}, {mode}, seed {seed}")
-        try:
-            record = train(task, mode, seed, a.workers)
-        except NoData as missing:
-            say(f"  left out: {missing}")
-            return
-        append(record)
-        say(f"  {dataclasses.replace(record, curve=[], fingerprint='')}")
+def side_by_side(task: Task, seed: int, a: argparse.Namespace) -> None:
+    """Run a task's modes with one seed, each in a process of its own at the same time, so that what disturbs one disturbs the other."""
+    done = {r.fingerprint for r in load()}
+    modes = [m for m in task.modes if m in a.modes and task.fingerprint(m, seed) not in done]
+    try:
+        task.data(seed)
+    except NoData as missing:
+        say(f"{task.name} is left out: {missing}")
+        return
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=run, args=(task, mode, seed, a.workers)) for mode in modes]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        if process.exitcode:
+            say(f"{task.name}: a run ended with exit code {process.exitcode}")
+
+
+def run(task: Task, mode: str, seed: int, workers: int) -> None:
+    record = train(task, mode, seed, workers)
+    append(record)
+    say(f"{dataclasses.replace(record, curve=[], fingerprint='')}")
 
 
 if __name__ == "__main__":
