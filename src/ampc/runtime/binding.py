@@ -29,7 +29,7 @@ Ints = npt.NDArray[np.int64]
 
 TOKENS = 256
 """Most tokens in one firing."""
-ROWS = 512
+ROWS = 1024
 """Rows that one firing should not exceed by much: their buffers then stay in a core's cache."""
 
 
