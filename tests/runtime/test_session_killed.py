@@ -62,23 +62,36 @@ def again(place: Path) -> list[str]:
     return ["--resume", "killed"] if newest(place / "killed") else ["-o", "killed", "--force"]
 
 
-def test_killed_at_random_moments_and_resumed(place: Path) -> None:
-    """With `step` the resumed run equals the undisturbed one bit for bit; every instance of every epoch was trained once."""
-    epochs = ["--driver", "step", "--epochs", "30"]
-    assert finish(start(place, "-o", "whole", *epochs))[0] == 0
-    chance = random.Random(7)
-    for _ in range(4):
-        process = start(place, *again(place), *epochs)
+def kill_and_resume(place: Path, kills: int, settings: list[str], seed: int = 7) -> None:
+    """Run to the end in spite of `kills` SIGKILLs, each soon after a checkpoint: within an epoch, while one is written, between epochs."""
+    chance = random.Random(seed)
+    for _ in range(kills):
+        process = start(place, *again(place), *settings)
         wait_for_checkpoint(process, place / "killed")
         time.sleep(chance.uniform(0.0, 0.15))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert finish(start(place, *again(place), *epochs))[0] == 0
+    assert finish(start(place, *again(place), *settings))[0] == 0
+    assert not [p for p in (place / "killed" / "checkpoints").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize(("kills", "epochs"), [(4, 30), pytest.param(20, 120, marks=pytest.mark.long)])
+def test_killed_at_random_moments_and_resumed(place: Path, kills: int, epochs: int) -> None:
+    """With `step` the resumed run equals the undisturbed one bit for bit; every instance of every epoch was trained once."""
+    settings = ["--driver", "step", "--epochs", str(epochs)]
+    assert finish(start(place, "-o", "whole", *settings))[0] == 0
+    kill_and_resume(place, kills, settings)
     a, b = (load_file(place / name / "weights.safetensors") for name in ("whole", "killed"))
     assert a["w.w"].tobytes() == b["w.w"].tobytes()
-    assert [(r["epoch"], r["instances"]) for r in records(place / "killed")] == [(e, ROWS) for e in range(1, 31)]
+    assert [(r["epoch"], r["instances"]) for r in records(place / "killed")] == [(e, ROWS) for e in range(1, epochs + 1)]
     assert [r["loss"] for r in records(place / "killed")] == pytest.approx([r["loss"] for r in records(place / "whole")])
-    assert not [p for p in (place / "killed" / "checkpoints").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize(("kills", "epochs"), [pytest.param(20, 120, marks=pytest.mark.long)])
+def test_killed_threads_train_every_instance_of_every_epoch_once(place: Path, kills: int, epochs: int) -> None:
+    """The ledger of the epochs: as many instances as there are, in every one."""
+    kill_and_resume(place, kills, ["--workers", "2", "--epochs", str(epochs)])
+    assert [(r["epoch"], r["instances"]) for r in records(place / "killed")] == [(e, ROWS) for e in range(1, epochs + 1)]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
