@@ -70,14 +70,21 @@ def padded(torch: Any, part: list[Molecule]) -> tuple[Any, ...]:
 def network(torch: Any, hidden: int) -> dict[str, Any]:
     nn = torch.nn
     parts = {"embed": nn.Embedding(ELEMENTS, hidden), "gru": nn.GRUCell(hidden, hidden)}
-    parts |= {"gate": nn.Linear(2 * hidden, 1), "value": nn.Linear(hidden, 1)}
+    parts |= {"gate": nn.Linear(hidden + ELEMENTS, hidden), "value": nn.Linear(hidden, hidden)}
+    parts |= {"inner": nn.Linear(hidden, hidden), "last": nn.Linear(hidden, 1)}
     parts["w"] = nn.Parameter(torch.randn(KINDS, hidden, hidden) / hidden**0.5)
     parts["b"] = nn.Parameter(torch.zeros(KINDS, hidden))
     return parts
 
 
-def readout(torch: Any, net: dict[str, Any], h: Any, first: Any) -> Any:
-    return torch.sigmoid(net["gate"](torch.cat([h, first], 1))) * net["value"](h)
+def shares(torch: Any, net: dict[str, Any], h: Any, element: Any) -> Any:
+    """What each atom adds to the vector of its molecule."""
+    feature = torch.nn.functional.one_hot(element.reshape(-1), ELEMENTS).float()
+    return torch.sigmoid(net["gate"](torch.cat([h, feature], 1))) * torch.tanh(net["value"](h))
+
+
+def read_out(torch: Any, net: dict[str, Any], whole: Any) -> Any:
+    return net["last"](torch.relu(net["inner"](whole))).squeeze(1)
 
 
 def sparse_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
@@ -93,11 +100,11 @@ def sparse_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
         return bias.index_add(0, target, torch.cat(sent))
 
     def forward(element: Any, source: Any, target: Any, cell: Any, count: Any, owner: Any, cuts: list[int], y: Any) -> Any:
-        h = first = net["embed"](element)
+        h = net["embed"](element)
         bias = count @ b
         for _ in range(ROUNDS):
             h = net["gru"](messages(h, source, target, cell, bias, cuts), h)
-        return torch.zeros(len(y)).index_add(0, owner, readout(torch, net, h, first).squeeze(1))
+        return read_out(torch, net, torch.zeros(len(y), hidden).index_add(0, owner, shares(torch, net, h, element)))
 
     return forward
 
@@ -108,7 +115,7 @@ def full_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
 
     def forward(element: Any, mask: Any, adjacency: Any, y: Any) -> Any:
         m, n = element.shape
-        h = first = net["embed"](element).view(m * n, hidden)
+        h = net["embed"](element).view(m * n, hidden)
         bias = (adjacency.sum(3) @ b).view(m * n, hidden)
         if form == "dense":
             blocks = torch.einsum("mtks,kxy->mtysx", adjacency, w).reshape(m, n * hidden, n * hidden)
@@ -121,7 +128,7 @@ def full_form(torch: Any, net: dict[str, Any], hidden: int, form: str) -> Any:
                 sent = (h @ wide).view(m, n, KINDS, hidden).transpose(1, 2).reshape(m, KINDS * n, hidden)
                 a = torch.bmm(flat, sent)
             h = net["gru"](a.reshape(m * n, hidden) + bias, h)
-        return (readout(torch, net, h, first).view(m, n) * mask).sum(1)
+        return read_out(torch, net, (shares(torch, net, h, element).view(m, n, hidden) * mask.unsqueeze(2)).sum(1))
 
     return forward
 

@@ -143,8 +143,9 @@ def qm9_ggsnn(n: Net) -> Tensor:
     h = F.pad(feature, (0, n.hidden("news") - feature.shape[1]))
     for _ in range(4):
         h = gated(n, h, gather_add(n.lengths["atom"], target, by_kind(n, "message", kinds, h[source])))
-    y = (torch.sigmoid(n("gate", torch.cat([h, feature], 1))) * n("value", h)).sum(0)
-    return ((y - n.fields["dipole"][0]) ** 2).sum()
+    whole = (torch.sigmoid(n("gate", torch.cat([h, feature], 1))) * torch.tanh(n("value", h))).sum(0)
+    y = n("last", F.relu(n("inner", whole)))
+    return F.huber_loss(y, n.fields["dipole"][0], delta=0.2, reduction="sum")
 
 
 def attend(n: Net, mind: str, look: str, own: str, h: Tensor) -> Tensor:

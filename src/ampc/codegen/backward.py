@@ -15,7 +15,7 @@ from ampc.codegen.forward import column_scale, constants
 from ampc.codegen.forward_layers import fold_cell
 from ampc.codegen.forward_rows import counters, group_members, nested_outer, row_index, segments
 from ampc.codegen.measures import loss_call, targets
-from ampc.codegen.plan import Segment
+from ampc.codegen.plan import Segment, is_direct
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
 from ampc.ir.ops import OPS
 
@@ -61,6 +61,14 @@ class Backward(Firing):
         self.gradients[key] = buffer
         return buffer, 0
 
+    def hand_on(self, node: AnyNode, port: int, g: Buffer) -> bool:
+        """Make `g` itself the gradient of an operand, if nothing will be added to it: the node alone reads that operand, row by row alike."""
+        ref, key = node.inputs[port], self.source(node, port)
+        if key in self.gradients or is_direct(self.graph, ref) != ref or self.kind(node, port).cols != g.cols or self.space_of(node, port) != g.space:
+            return False
+        self.gradients[key] = g
+        return True
+
     def space_of(self, node: AnyNode, port: int) -> str:
         """The space of an operand's rows, without making the operand."""
         key = self.source(node, port)
@@ -97,6 +105,7 @@ def write(f: Backward, node: AnyNode) -> None:
 def _elementwise(f: Backward, node: NPT, g: Buffer) -> None:
     op = OPS[node.op]
     wanted = [p for p in range(len(node.inputs)) if f.wants(node, p)]
+    wanted = [p for p in wanted if not (op.grads[p] == "g" and f.hand_on(node, p, g))]
     if not wanted:
         return
     rows, cols = f.space(g.space), g.cols
@@ -172,9 +181,20 @@ def _place(f: Backward, node: AnyNode, port: int, g: Buffer, start: int) -> None
 
 
 def _split(f: Backward, node: Split, gradients: list[Buffer | None]) -> None:
+    if not f.wants(node, 0):
+        return
+    whole = all(g is not None for g in gradients)
     start = 0
+    if whole and f.source(node, 0) not in f.gradients:
+        spaces = {g.space for g in gradients if g is not None}
+        target, _ = f.into(node, 0, spaces.pop())
+        for g in gradients:
+            assert g is not None and not spaces
+            f.text.line(f"put_columns(F, {target.name}, {target.cols}, {start}, {g.name}, {g.cols}, 0, {f.space(g.space)}, {g.cols})")
+            start += g.cols
+        return
     for kind, g in zip(node.outputs, gradients, strict=True):
-        if g is not None and f.wants(node, 0):
+        if g is not None:
             _place(f, node, 0, g, start)
         start += kind.cols
 
@@ -192,7 +212,7 @@ def _pad(f: Backward, node: NPT, g: Buffer) -> None:
 
 
 def _same(f: Backward, node: NPT, g: Buffer) -> None:
-    if f.wants(node, 0):
+    if f.wants(node, 0) and not f.hand_on(node, 0, g):
         target, more = f.into(node, 0, g.space)
         f.text.line(f"store(F, {target.name}, {g.name}, {f.space(g.space)} * {g.cols}, {more})")
 
