@@ -142,9 +142,7 @@ def _current(low: Lowering, frame: Frame, found: Value, span: Span) -> Value:
     """Return a named value in this scope; inside `sum(child, ...)` one over `child` means the row of the current child."""
     if frame.implicit is not None and found.type.rows == frame.implicit.axis and not unknown(found.type):
         return frame.scope.bring(indices.row(low, frame, found, indices.current(frame), span))
-    if indices.parted(low, frame, found):
-        raise indices.apart(low, found, found.type.rows, span)
-    return frame.scope.bring(found)
+    return indices.here(low, frame, found, span)
 
 
 def field(low: Lowering, frame: Frame, e: ast.Name) -> FieldValue:
