@@ -226,7 +226,10 @@ def _grouped(graph: Graph, n: Group, ins: tuple[Type, ...]) -> Type:
         raise ShapeError(f"stacks single rows, got {shown(member)}")
     if trigger != Type():
         raise ShapeError(f"is triggered by a unit message, got {shown(trigger)}")
-    return Type(grouped_rows(n.key, n.region, graph.regions[n.region].axis), member.cols, member.integer)
+    rows = grouped_rows(n.key, n.region, graph.regions[n.region].axis)
+    if n.key is not None and n.outputs[0].rows == "*":  # as many as there are is true of any key, and what manifests said before
+        rows = "*"
+    return Type(rows, member.cols, member.integer)
 
 
 # ---------------------------------------------------------------------------------------------------------- cycles

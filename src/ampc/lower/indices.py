@@ -343,19 +343,16 @@ def _parent_between(low: Lowering, base: Value, where: Element) -> RegionScope |
 
 def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, e: ast.Index) -> Value:
     carried = [Label(base.span, f"`{base.name}` is carried from here")]
-    variable = low.net.regions[base.scope.region].name
-    own = [f for f in base.after if low.fields[f].axis == base.axis]
     if isinstance(where, Whole):
         field = where.field.decl
         if field.name not in base.after or field.axis == base.axis:
+            kept = base.after and field.name in base.after
             raise low.fail(
                 "AMP266",
-                f"`{base.name}` of all elements isn't known inside the visit",
+                f"`{base.name}` of all elements isn't known inside the visit" if kept else f"this visit doesn't wait for `{field.name}`",
                 e.span,
                 also=carried,
-                help=f"name one element: `{base.name}[{field.name if field.name in own else (own or ['...'])[0]}[{variable}]]`"
-                if own
-                else _waited(base, low, variable),
+                help=f"name one element: `{base.name}[{field.name}[{low.net.regions[base.scope.region].name}]]`" if kept else waited(low, base),
             )
         return frame.scope.bring(_carried_by_children(low, base, field.axis, FieldRef(field.name), e.span))
     if where.axis != base.axis:
@@ -364,10 +361,10 @@ def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, 
         waits = ", ".join(f"`{f}`" for f in base.after)
         raise low.fail(
             "AMP266",
-            f"this visit doesn't wait for that element: it fires after {waits}" if waits else "this visit waits for no elements",
+            f"this visit doesn't wait for that element: it fires after {waits}",
             e.span,
             also=carried,
-            help=f"name its field after `after`, or {_waited(base, low, variable)}" if base.after else None,
+            help=f"{_wait_for(low, base, where)}{waited(low, base)}",
         )
     home, kind = where.scope, base.source.type
     if home is not base.scope and not isinstance(home, ChildScope):
@@ -410,12 +407,23 @@ def _carried_by_children(low: Lowering, base: Carry, axis: str, field: FieldRef,
     return stacked(low, base.scope, axis, found, span)
 
 
-def _waited(base: Carry, low: Lowering, variable: str) -> str:
+def _wait_for(low: Lowering, base: Carry, where: Element) -> str:
+    """Return how to make the visit wait for an element, if an index field of the visited element or of its children names it."""
+    if not isinstance(where.index, Through) or isinstance(where.index.at, Through):
+        return ""
+    field = low.fields[where.index.field]
+    if not field.axis or base.axis not in (field.axis, low.axes[field.axis].parent) or field.name in base.after:
+        return ""
+    n = low.net.regions[base.scope.region].name
+    return f"write `after {', '.join(f'{f}[{n}]' for f in (*base.after, field.name))}`, or "
+
+
+def waited(low: Lowering, base: Carry) -> str:
     """Return how to read an element that the visit waits for."""
-    field = low.fields[base.after[0]]
+    field, variable = low.fields[base.after[0]], low.net.regions[base.scope.region].name
     if field.axis == base.axis:
         return f"read `{base.name}[{field.name}[{variable}]]`"
-    return f"read `{base.name}[{field.name}]`, which has a row for each `{field.axis}` of the element"
+    return f"read `{base.name}[{field.name}]`, which has a row for each `{field.axis}` of `{variable}`"
 
 
 def _in_arms(low: Lowering, found: Value, span: Span) -> Value:
