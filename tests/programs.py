@@ -128,6 +128,10 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
         KINDS, "w = Linear(3, 2)\nf = Linear(2, 2) for k in 2\nvisit n in node after kid[n] carry h:\n    each c in child:\n        branch kind[c] as k:\n            v = tanh(f[k](h[kid[c]]) + g[c])\n        merge v\n"
         "    h = tanh(w(x[n])) + sum(child, softmax(child, v) * v)\nloss squared(sum(sum(node, h)), y)",
     ),
+    "visits_of_children_in_a_loop": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nr = tanh(w(x))\nloop i in range(2) carry r:\n    visit n in node after kid[n] carry h:\n        h = r[n]\n        each c in child:\n            v = tanh(u([h[kid[c]], r[kid[c]]]))\n"
+        "        loop c in child carry h:\n            h = tanh(u([h, h[kid[c]] * v[c]]))\n        h = h + sum(child, v * r[kid])\n    r = tanh(h)\nloss squared(sum(sum(node, r)), y)",
+    ),
     "children_that_may_be_none": (
         KINDS, "w = Linear(3, 2)\nu = Linear(4, 2)\nvisit n in node after may[n] carry h:\n    s = w(x[n])\n    loop c in child carry s:\n        s = tanh(u([s, h[may[c]]]))\n"
         "    h = s + sum(child, softmax(child, h[may]) * h[may])\n    loss squared(sum(h), t[n])\neach n in node:\n    loss squared(sum(max(child, h[may])), t[n])",

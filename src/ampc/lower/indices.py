@@ -276,11 +276,11 @@ def child_scope(low: Lowering, outer: Scope, opened: RegionScope, axis: str) -> 
 
 def child_element(low: Lowering, child: ChildScope, field: FieldRef | None) -> Element:
     """Return the current child, or what an index field names at it."""
-    here = Coord(child.region)
+    own = Coord(child.region)
     if field is None:
-        return Element(here, child.axis, child, (), NOWHERE)
-    ref = FieldRef(field.field, here)
-    return Element(Through(field.field, here), low.fields[field.field].of, child, _optional(low, ref), NOWHERE)
+        return Element(own, child.axis, child, (), NOWHERE)
+    ref = FieldRef(field.field, own)
+    return Element(Through(field.field, own), low.fields[field.field].of, child, _optional(low, ref), NOWHERE)
 
 
 def stacked(low: Lowering, scope: Scope, axis: str, one: Value, span: Span) -> Value:
@@ -354,6 +354,8 @@ def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, 
                 also=carried,
                 help=f"name one element: `{base.name}[{field.name}[{low.net.regions[base.scope.region].name}]]`" if kept else waited(low, base),
             )
+        if parent_of(low, frame.scope, field.axis) is not base.scope:
+            raise _too_deep(low, base, field.name, e.span)
         return frame.scope.bring(_carried_by_children(low, base, field.axis, FieldRef(field.name), e.span))
     if where.axis != base.axis:
         raise low.fail("AMP259", f"`{base.name}` is carried over `{base.axis}`, the index is an element of `{where.axis}`", e.span, also=carried)
@@ -369,19 +371,26 @@ def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, 
     home, kind = where.scope, base.source.type
     if home is not base.scope and not isinstance(home, ChildScope):
         if _children_at(low, where) is not base.scope:
-            raise low.fail(
-                "AMP266",
-                f"`{base.name}` of another element can't be read inside this block",
-                e.span,
-                also=carried,
-                help=f"read it in the visit itself, or in `loop c in {low.fields[where.index.field].axis}` there",
-            )
+            raise _too_deep(low, base, where.index.field, e.span)
         rows = _carried_by_children(low, base, low.net.regions[home.region].axis, FieldRef(where.index.field), e.span)
         return frame.scope.bring(_handed_out(low, rows, where, e.span))
     found = _sent(low, base, kind, where, e.span)
     if home is not base.scope:
         found = _in_arms(low, found, e.span)
     return frame.scope.bring(_defined(low, frame, found, where, e.span))
+
+
+def _too_deep(low: Lowering, base: Carry, field: str, span: Span) -> Stop:
+    """Record that another element is read inside a block which no longer stands at the visited element, or at one of its children."""
+    axis, n = low.fields[field].axis, low.net.regions[base.scope.region].name
+    where = f", or in `loop c in {axis}` directly in it" if axis != base.axis else ""
+    return low.fail(
+        "AMP266",
+        f"`{base.name}` of another element can't be read inside this block",
+        span,
+        also=[Label(base.span, f"`{base.name}` is carried from here")],
+        help=f"read it in the block of `{n}` itself{where}",
+    )
 
 
 def _sent(low: Lowering, base: Carry, kind: Type, where: Element, span: Span) -> Value:
