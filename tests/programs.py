@@ -26,6 +26,7 @@ GRAPH = (
     "axis node, edge", "x: float[node, 3]", "source, target: node[edge]", "kind: int[edge] < 3", "away: node[edge] or none", "root: node or none", "t: float[node]", "y: float",
 )
 TREE = ("axis node, child[node]", "x: float[node, 3]", "left, right: node[node] or none", "mark: int[node] < 2", "kid: node[child]", "g: float[child]", "t: float[node]", "y: float")
+KINDS = (*TREE, "kind: int[child] < 2", "may: node[child] or none")
 WORDS = ("axis word, char[word]", "letter: int[char] < 4", "next: char[char] or none", "w: float[word, 2]", "t: float[word]", "y: float")
 
 BODIES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -100,6 +101,45 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
     "children_in_an_arm": (
         TREE, "w = Linear(3, 2)\nvisit n in node after kid[n] carry h:\n    branch mark[n]:\n        0: h = tanh(w(x[n]) + sum(child, h[kid] * x[n][0:1]))\n        1: h = w(-x[n])\n    merge h\n    loss squared(sum(h), t[n])",
     ),
+    "children_of_each_element": (
+        TREE, "w = Linear(3, 2)\nh = tanh(w(x))\neach n in node:\n    r = sum(child, h[kid]) + mean(child, tanh(h[kid]) * g) - max(child, h[kid] * h[n])\n    loss squared(sum(r), t[n])",
+    ),
+    "attention_of_each_element": (
+        TREE, "w = Linear(3, 2)\nk = Linear(2, 2)\nh = tanh(w(x))\nloop i in range(2) carry h:\n    each n in node:\n        a = softmax(child, k(h[kid]))\n        r = tanh(h[n] + sum(child, a * h[kid]))\n"
+        "    h = r\nloss squared(sum(sum(node, h)), y)",
+    ),
+    "attention_as_a_local": (
+        TREE, "w = Linear(3, 2)\nk = Linear(2, 2)\nvisit n in node after kid[n] carry h:\n    a = softmax(child, dot(k(h[kid]), w(x[n])))\n    s = sum(child, a * h[kid])\n    h = tanh(w(x[n]) + s)\n"
+        "    loss squared(sum(h), t[n])",
+    ),
+    "ordered_children": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nvisit n in node after kid[n] carry h:\n    s = w(x[n])\n    loop c in child carry s:\n        s = tanh(u([s, h[kid[c]]]) + g[c])\n    h = s\n"
+        "    loss squared(sum(h), t[n])",
+    ),
+    "ordered_children_from_the_last": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nvisit n in node after left[n], kid[n] carry h, r:\n    h = w(x[n]) + r[left[n]]\n    r = h\n    loop c in reversed(child) carry h, r:\n"
+        "        h = tanh(u([h, h[kid[c]]]))\n        r = r * 0.5 + r[kid[c]] * g[c]\n    loss squared(sum(h + r), t[n])",
+    ),
+    "ordered_children_in_an_arm": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nvisit n in node after kid[n] carry h:\n    s = w(x[n])\n    branch mark[n]:\n        0:\n            loop c in child carry s:\n                s = tanh(u([s, h[kid[c]]]))\n"
+        "        1: s = tanh(s + max(child, h[kid]))\n    merge s\n    branch sum(s) > 0:\n        true: s = s + sum(child, h[kid] * g)\n        false: s = 0.5 * s\n    merge s\n    h = s\n    loss squared(sum(h), t[n])",
+    ),
+    "each_child_in_a_visit": (
+        KINDS, "w = Linear(3, 2)\nf = Linear(2, 2) for k in 2\nvisit n in node after kid[n] carry h:\n    each c in child:\n        branch kind[c] as k:\n            v = tanh(f[k](h[kid[c]]) + g[c])\n        merge v\n"
+        "    h = tanh(w(x[n])) + sum(child, softmax(child, v) * v)\nloss squared(sum(sum(node, h)), y)",
+    ),
+    "visits_of_children_in_a_loop": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nr = tanh(w(x))\nloop i in range(2) carry r:\n    visit n in node after kid[n] carry h:\n        h = r[n]\n        each c in child:\n            v = tanh(u([h[kid[c]], r[kid[c]]]))\n"
+        "        loop c in child carry h:\n            h = tanh(u([h, h[kid[c]] * v[c]]))\n        h = h + sum(child, v * r[kid])\n    r = tanh(h)\nloss squared(sum(sum(node, r)), y)",
+    ),
+    "children_that_may_be_none": (
+        KINDS, "w = Linear(3, 2)\nu = Linear(4, 2)\nvisit n in node after may[n] carry h:\n    s = w(x[n])\n    loop c in child carry s:\n        s = tanh(u([s, h[may[c]]]))\n"
+        "    h = s + sum(child, softmax(child, h[may]) * h[may])\n    loss squared(sum(h), t[n])\neach n in node:\n    loss squared(sum(max(child, h[may])), t[n])",
+    ),
+    "children_of_each_element_in_order": (
+        TREE, "w = Linear(3, 2)\nu = Linear(4, 2)\nh = tanh(w(x))\nv = tanh(w(x[kid]))\neach n in node:\n    s = h[n]\n    loop c in child carry s:\n        s = tanh(u([s, h[kid[c]]]) * v[c] + h[left[kid[c]]])\n"
+        "    each c in child:\n        q = s * h[kid[c]] + v[c]\n    r = s + sum(child, q * v)\n    loss squared(sum(r), t[n])",
+    ),
     "two_carried": (
         TREE, "w = Linear(3, 4)\nvisit n in node after left[n], kid[n] carry h, c:\n    f = w(x[n])\n    c = tanh(f[0:2] + c[left[n]]) + sum(child, c[kid])\n    h = sigmoid(f[2:4]) * c + h[left[n]]\nloss squared(sum(sum(node, [h, c])), y)",
     ),
@@ -113,6 +153,10 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
     "sums_over_a_nested_axis_in_an_arm": (
         (*WORDS, "big: flag[word]", "k: int < 2"), "e = Embedding(4, 2)\neach c in char:\n    s = tanh(e(letter[c]))\neach v in word:\n    branch big[v]:\n        true:\n            branch k:\n"
         "                0: h = max(char, s) * w[v]\n                else: h = sum(char, s)\n            merge h\n        else: h = w[v]\n    merge h\n    loss squared(sum(h), t[v])\n",
+    ),
+    "from_child_to_child": (
+        WORDS, "e = Embedding(4, 2)\nv = tanh(e(letter))\neach i in word:\n    s = sum(char, v[next])\n    loop c in reversed(char) carry s:\n        s = tanh(s + v[c] - v[next[c]])\n        output s\n    each c in char:\n"
+        "        q = v[next[c]] * v[c]\n    loss squared(sum(s + max(char, q)), t[i])",
     ),
     "index_field_in_a_loop": (WORDS, "e = Embedding(4, 2)\nv = e(letter)\nh = zeros(2)\nloop c in char carry h:\n    h = tanh(h + v[c] - v[next[c]])\nloss squared(sum(h), y)"),
 }

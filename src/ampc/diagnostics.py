@@ -71,7 +71,11 @@ def error(code: str, message: str, *, help: str | None = None, notes: tuple[str,
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return "did you mean `x`?" for the nearest of `known`, or None if none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    known = list(known)
+    same = next((k for k in known if k.casefold() == name.casefold() and k != name), None)
+    if same is not None:
+        return f"did you mean `{same}`? Capital and small letters differ"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else None
 
 

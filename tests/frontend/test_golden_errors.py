@@ -84,7 +84,7 @@ def test_suggestions_mend_the_mistake(name: str) -> None:
     assert found is not None
     text = (FOLDER / f"{name}.amp").read_text(encoding="utf-8")
     for d in found.diagnostics:
-        suggested = re.fullmatch(r"did you mean `([^`]+)`\?", d.help or "")
+        suggested = re.fullmatch(r"did you mean `([^`]+)`\?.*", d.help or "")
         if suggested is None or d.primary is None:
             continue
         span, lines = d.primary.span, text.split("\n")

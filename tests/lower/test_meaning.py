@@ -143,6 +143,39 @@ def test_attention_over_children_sums_to_one_or_to_nothing() -> None:
         assert loss == pytest.approx(expected)
 
 
+def test_children_of_a_node_in_their_order() -> None:
+    _, p, instances, found = losses("ordered_children", n=12)
+    shared = 0
+    for instance, loss in zip(instances, found, strict=True):
+        f, starts = instance.fields, instance.starts["child"]
+        h = np.zeros((len(f["x"]), 2))
+        expected = 0.0
+        for n, x in enumerate(f["x"]):  # the kids of a node come before it
+            s = linear(p, "w", x)
+            for c in range(starts[n], starts[n + 1]):
+                s = np.tanh(linear(p, "u", np.concatenate([s, h[f["kid"][c]]])) + f["g"][c])
+            h[n] = s
+            expected += (s.sum() - f["t"][n, 0]) ** 2
+        shared += len(f["kid"]) - len(set(f["kid"].tolist()))
+        assert loss == pytest.approx(expected)
+    assert shared, "some node is a child of two"
+
+
+def test_attention_over_the_children_of_each_node() -> None:
+    _, p, instances, found = losses("attention_of_each_element", n=12)
+    for instance, loss in zip(instances, found, strict=True):
+        f, starts = instance.fields, instance.starts["child"]
+        h = np.tanh(linear(p, "w", f["x"]))
+        for _ in range(2):
+            r = h.copy()
+            for n in range(len(h)):
+                near = h[f["kid"][starts[n] : starts[n + 1]]]
+                a = np.exp(linear(p, "k", near))
+                r[n] += (a / a.sum(axis=0) * near).sum(axis=0)
+            h = np.tanh(r)
+        assert loss == pytest.approx((h.sum() - f["y"][0, 0]) ** 2)
+
+
 def test_loop_over_the_characters_of_each_word() -> None:
     _, p, instances, found = losses("loop_over_a_nested_axis")
     for instance, loss in zip(instances, found, strict=True):

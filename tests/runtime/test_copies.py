@@ -42,7 +42,9 @@ def assert_same_as_one_layer(graph: Any, data: Any) -> None:
         assert worst < 1e-3, where
 
 
-@pytest.mark.parametrize("name", ["nested_loops", "while_loop_in_a_loop", "branch_on_int", "branch_with_a_loop", "binary_tree", "children", "loop_over_a_nested_axis"])
+@pytest.mark.parametrize("name", ["nested_loops", "while_loop_in_a_loop", "branch_on_int", "branch_with_a_loop", "binary_tree", "children", "loop_over_a_nested_axis", "ordered_children", "attention_as_a_local",
+    "ordered_children_in_an_arm", "each_child_in_a_visit", "attention_of_each_element",
+])
 def test_gradients_of_copies_sum_to_those_of_one_layer(name: str) -> None:
     assert name in BODIES
     graph = run_passes(lowered(text(name)))

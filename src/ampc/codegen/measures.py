@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ampc.codegen.firing import Buffer, Firing
 from ampc.codegen.states import State
-from ampc.ir.nodes import Coord, Loss, Metric, Output
+from ampc.ir.nodes import Coord, Loss, Metric, Output, Region
+from ampc.ir.scope import chain
 
 
 LABELLED = {"cross_entropy", "accuracy", "top_k"}
@@ -58,6 +59,17 @@ def output(f: Firing, node: Output) -> None:
         f.text.line(f"copy(O, {out} + ({output_row(f, x, state)}) * {x.cols}, F, {frm}, {f.size(x)})")
 
 
+def _dense(f: Firing, region: Region, state: State) -> str:
+    """The number of a state among those that the instance has, where children of an element leave no gaps."""
+    parent = f.graph.regions[region.parent]
+    if not region.axis or not parent.id or f.states.axis_parent[region.axis] != parent.axis:
+        return f.states.linear(state)
+    around = State(parent.id, {r.id: state.coords[r.id] for r in chain(f.graph, parent.id)})
+    before = f.states.linear(around.outer(parent.parent)) if parent.parent else "0"
+    here = f"{f.states.first_row(region.axis, around)} - {f.states.axis_offset(region.axis)} + {state.coords[region.id]}"
+    return f"({before}) * {f.states.axis_length(region.axis)} + {here}"
+
+
 def output_row(f: Firing, x: Buffer, state: State) -> str:
     """Row of a prediction's array at which a token's rows go: by instance, by element of the whole data, or by state."""
     region = f.graph.regions[f.segment.region]
@@ -66,5 +78,5 @@ def output_row(f: Firing, x: Buffer, state: State) -> str:
     if region.axis and not region.parent and not x.space:
         return f"{f.states.axis_offset(region.axis)} + {f.states.position(Coord(region.id), state)}"
     room = f.text.cell("room", "states", region.id)
-    index = f"inst * {room} + {f.states.linear(state)}"
+    index = f"inst * {room} + {_dense(f, region, state)}"
     return f"({index}) * {f.text.cell('rows', 'most_rows', x.space)}" if x.space else index

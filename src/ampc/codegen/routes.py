@@ -293,8 +293,9 @@ class Routes:
             case Flatmap(to=Dependents(at=index)):
                 return self.locate(node.inputs[0], self.named(node.region, index, state))
             case Ungroup(to=r):
-                # A reversed loop takes the rows from the end; the coordinate is a turn, the row an element.
-                row = self.states.position(Coord(r), state) if self.graph.regions[r].reverse else state.coords[r]
+                row, region = state.coords[r], self.graph.regions[r]
+                if region.reverse:  # takes the rows from the end
+                    row = f"({self.states.extent(region, state)} - 1 - {row})"
                 place = self.locate(node.inputs[0], state.outer(self.graph.regions[r].parent))
                 return dataclasses.replace(place, row=row)
         raise AssertionError(f"no payload behind {type(node).__name__}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampc.diagnostics import Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.frontend.names import ALIASES, FUNCTIONS, LAYERS, LOSSES, METRICS, TYPES, Callable, Option
-from ampc.frontend.scopes import DECLARED, NOUN, Binding, Reporter, Scope, name_span, shape_of, suggestion
+from ampc.frontend.scopes import DECLARED, NOUN, Binding, Reporter, Scope, name_span, shape_of, suggestion, written
 
 INDEX_HELP = "an index is the variable of an `each`, `visit` or `loop` over an axis, or an index field: `h[source[e]]`"
 
@@ -163,6 +163,9 @@ class Calls:
             return
         found = self._find(e.base, scope, indexed=True)
         whole = found is not None and found.kind == "field" and self.fields[e.base.id].axis is None
+        if isinstance(e.index, ast.Number) and not whole and found is not None and found.kind in ("field", "value", "carried"):
+            self._numbered(e, e.index, found)
+            return
         axis = self.element(e.index, scope) if not whole and (found is None or found.kind in ("field", "value", "carried")) else None
         if found is None:
             return
@@ -184,6 +187,24 @@ class Calls:
             self.out.report("AMP216", f"`{e.base.id}` is a layer and has no elements", e.span, also=declared, help=help_)
         else:
             self.out.report("AMP216", f"`{e.base.id}` is {NOUN[found.kind]} and can't be indexed", e.span, also=declared, help=INDEX_HELP)
+
+    def _numbered(self, e: ast.Index, number: ast.Number, base: Binding) -> None:
+        """Report `h[0]`: what is meant is an element that the data names, or a column."""
+        field, name, n = self.fields.get(base.name), e.base.id, int(number.value)
+        axes = [a for a, decl in self.axes.items() if decl.parent is None]
+        over = field.axis.id if base.kind == "field" and field is not None and field.axis is not None else base.axis
+        over = over or (axes[0] if len(axes) == 1 else "")
+        named = next((f.name for f in self.fields.values() if f.axis is None and f.kind.id in ([over] if over else self.axes)), None)
+        columns = f"a slice takes columns: `{name}[{n}:{'' if n == -1 else n + 1}]`"
+        if named is not None:
+            help_ = f"write `{name}[{named}]` for the element that the instance names; {columns}"
+        elif axes:
+            free = next(x for x in ("root", "first", "chosen", "picked") if x not in self.fields)
+            where = f"`{free}: {over or axes[-1]}` in `instance:`, then `{name}[{free}]`"
+            help_ = f"a fixed element is named by an index field of the instance: {where}; {columns}"
+        else:
+            help_ = columns
+        self.out.report("AMP216", "an index can't be a number", e.index.span, help=help_)
 
     def _wrong_axis(self, lies: str, axis: str, wanted: str, e: ast.Index, declared: tuple[Label, ...]) -> None:
         through = [f.name for f in self.fields.values() if f.kind.id == wanted and f.axis is not None and f.axis.id == axis]
@@ -313,8 +334,7 @@ class Calls:
         declared = (Label(layer.span, "declared here"),)
         name = layer.name
         if layer.count is not None and e.member is None:
-            index = layer.index.id if layer.index is not None else "k"
-            help_ = f"choose a member: `branch {index}[i] as k:` … `{name}[k](x)`"
+            help_ = self._member_help(layer, scope)
             self.out.report("AMP237", f"`{name}` is a family of layers", e.function.span, also=declared, help=help_)
         elif layer.count is None and e.member is not None:
             self.out.report("AMP237", f"`{name}` is a single layer, not a family", e.function.span, also=declared, help=f"write `{name}(x)`")
@@ -332,6 +352,24 @@ class Calls:
             self.out.report("AMP210", f"a layer takes no option where it is applied, got `{k.name}`", name_span(k), also=declared, help=where)
         for arg in e.args:
             self.value(arg, scope, "value" if layer.kind.id in ("Linear", "LayerNorm") else "field")
+
+    def _member_help(self, layer: ast.Layer, scope: Scope) -> str:
+        """Return how to choose a member of a family: by an int field with as many values, if the program has one."""
+        member = next((b.name for s in scope.chain() for b in s.names.values() if b.kind == "member"), None)
+        if member is not None:
+            return f"choose a member: `{layer.name}[{member}](x)`"
+        opened = {b.axis: b.name for s in reversed(list(scope.chain())) for b in s.names.values() if b.kind == "element"}
+        size = None if layer.count is None else shape_of(layer.count)
+        fitting = [f for f in self.fields.values() if f.below is not None and shape_of(f.below) == size]
+        fitting = [f for f in fitting if f.axis is None or not opened or f.axis.id in opened]
+        fitting.sort(key=lambda f: f.axis is None)  # the current element's own field first
+        taken = set(scope.visible())
+        k = next((x for x in ("k", "i", "m", "kind") if x not in taken), "member")
+        if not fitting:
+            return f"choose a member: `branch … as {k}:` on an int with as many values, and `{layer.name}[{k}](x)` in its block"
+        f = fitting[0]
+        chosen = f.name if f.axis is None else f"{f.name}[{opened.get(f.axis.id, f.axis.id[0])}]"
+        return f"choose a member: `branch {chosen} as {k}:` and `{layer.name}[{k}](x)` in its block"
 
     def _member(self, e: ast.Expr, scope: Scope) -> None:
         if isinstance(e, ast.Name):
@@ -438,19 +476,6 @@ class Calls:
             self.out.report("AMP213", message, e.span, help=f"write `{word} {name}({', '.join(o.name for o in known.operands)})`")
         self.operands(known, list(e.args), scope)
         self.options(known, e.keywords, scope)
-
-
-def written(e: ast.Expr) -> str:
-    """Return a short expression as it is written; `…` for a long one."""
-    match e:
-        case ast.Name():
-            return e.id
-        case ast.Number():
-            return str(e.value)
-        case ast.Index():
-            return f"{e.base.id}[{written(e.index)}]"
-        case _:
-            return "…"
 
 
 __all__ = ["TYPES", "Calls", "Span", "written"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampc.diagnostics import Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.frontend.names import FOREIGN_LAYERS, FUNCTIONS, LAYER_SETTINGS, LAYERS, LOSSES, METRICS, SETTINGS, TYPES, Option, shown
-from ampc.frontend.scopes import NOUN, Binding, Kind, Reporter, Scope, name_span, suggestion
+from ampc.frontend.scopes import NOUN, Binding, Kind, Reporter, Scope, name_span, suggestion, written
 
 
 class Declarations:
@@ -169,10 +169,12 @@ class Declarations:
     def _layer(self, layer: ast.Layer) -> None:
         kind = layer.kind.id
         if layer.count is not None:
-            self.constant(layer.count, f"the size of family `{layer.name}`")
+            self._members(layer, layer.count)
         known = LAYERS.get(kind)
         if known is None:
             self.out.report("AMP208", f"there is no layer `{kind}`", layer.kind.span, help=self._layer_help(kind))
+            if self.top.names[layer.name].span == layer.span:
+                self.top.names[layer.name] = Binding(layer.name, "broken", layer.span)
             return
         options = {o.name: o for o in known.options}
         if len(layer.args) != len(known.operands) and all(k.name in options for k in layer.keywords):
@@ -189,6 +191,16 @@ class Declarations:
             else:
                 self._option(options[k.name], k.value, f"option `{k.name}` of `{layer.name}`")
 
+    def _members(self, layer: ast.Layer, count: ast.Expr) -> None:
+        """Check the size of a family."""
+        what = f"the size of family `{layer.name}`"
+        if isinstance(count, ast.Call) and count.function.id == "range" and len(count.args) == 1:
+            index = layer.index.id if layer.index is not None else "k"
+            help_ = f"write `for {index} in {written(count.args[0])}`: the size stands alone"
+            self.out.report("AMP241", f"{what} is a number, not a range", count.span, help=help_)
+        else:
+            self.constant(count, what)
+
     def _layer_help(self, kind: str) -> str:
         plain = f"layers are {', '.join(f'`{x}`' for x in LAYERS)}"
         if kind in FOREIGN_LAYERS:
@@ -198,6 +210,12 @@ class Declarations:
             return f"write `{meant}`" if meant else f"write it as a `def` over `Linear` layers; {plain}"
         if kind in ("True", "False", "None"):
             return plain
+        names = [x.name for x in self.model.layers] + [f.name for f in self.model.functions]
+        applied = next((name for name in names if name.casefold() == kind.casefold()), None)
+        if applied is None and kind.lower() in FUNCTIONS:
+            applied = kind.lower()
+        if applied is not None and kind not in LAYERS:
+            return f"did you mean `{applied}`? Capital and small letters differ"
         return did_you_mean(kind, LAYERS) or plain
 
     def _option(self, option: Option, value: ast.Expr, what: str) -> None:

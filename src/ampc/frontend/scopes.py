@@ -145,6 +145,19 @@ def suggestion(name: str, known: list[str]) -> str | None:
     return f"write `{PYTHON[name]}`" if name in PYTHON else did_you_mean(name, dict.fromkeys(known))
 
 
+def written(e: ast.Expr) -> str:
+    """Return a short expression as it is written; `…` for a long one."""
+    match e:
+        case ast.Name():
+            return e.id
+        case ast.Number():
+            return str(e.value)
+        case ast.Index():
+            return f"{e.base.id}[{written(e.index)}]"
+        case _:
+            return "…"
+
+
 def name_span(k: ast.Keyword) -> Span:
     """Return the place of an option's name."""
     return Span(k.span.file, k.span.line, k.span.column, k.span.line, k.span.column + len(k.name))

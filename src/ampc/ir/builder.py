@@ -38,7 +38,7 @@ from ampc.ir.nodes import (
     Ungroup,
 )
 from ampc.ir.ops import OPS
-from ampc.ir.scope import field_seen, param_shapes, scope_at
+from ampc.ir.scope import field_seen, grouped_rows, param_shapes, scope_at
 
 UNIT = Type()
 
@@ -174,7 +174,7 @@ class GraphBuilder:
     def group(self, value: Ref, expect: Ref, key: Index | None = None, to: int = 0, name: str = "") -> Ref:
         """Add a Group of `value`; `expect` is a unit message at the result's state."""
         where, t = self.region_of(value), self.type_of(value)
-        rows = (self.regions[where].axis or "*") if key is None else "*"
+        rows = grouped_rows(key, where, self.regions[where].axis)
         return self.add(Group(id=-1, region=where, inputs=(value, expect), outputs=(Type(rows, t.cols, t.integer),), key=key, to=to, name=name))
 
     # ------------------------------------------------------------------------------------------------ finish

@@ -283,7 +283,8 @@ class Group(Node, frozen=True, kw_only=True):
     """Stacks the messages on input 0 (states of `region`) that share a key into one, in order of their elements.
 
     `key` None: all elements (or turns) of `region`; the result is at the parent state and has one row an element.
-    `key` an index: the elements that point at m; the result is at (p, m) of region `to`, with "*" rows, perhaps none.
+    `key` an index: the elements that point at m; the result is at (p, m) of region `to`, with "*" rows, perhaps none. Where the key is the
+    implied `parent` field of a nested axis, the rows are those of that axis.
     Input 1 is a unit message at the *result's* state: it says that the group exists, so that an empty one completes too.
     """
 

@@ -35,7 +35,7 @@ from ampc.ir.nodes import (
 from ampc.ir.op import ShapeError, shown
 from ampc.ir.ops import OPS
 from ampc.ir.rules_structure import MAX_COLUMNS, Wrongs, at_origin, index_axis, is_next
-from ampc.ir.scope import chain, field_seen, param_shapes, scope_at
+from ampc.ir.scope import chain, field_seen, grouped_rows, param_shapes, scope_at
 
 # -------------------------------------------------------------------------------------------------------- regions
 
@@ -226,7 +226,10 @@ def _grouped(graph: Graph, n: Group, ins: tuple[Type, ...]) -> Type:
         raise ShapeError(f"stacks single rows, got {shown(member)}")
     if trigger != Type():
         raise ShapeError(f"is triggered by a unit message, got {shown(trigger)}")
-    return Type((graph.regions[n.region].axis or "*") if n.key is None else "*", member.cols, member.integer)
+    rows = grouped_rows(n.key, n.region, graph.regions[n.region].axis)
+    if n.key is not None and n.outputs[0].rows == "*":  # as many as there are is true of any key, and what manifests said before
+        rows = "*"
+    return Type(rows, member.cols, member.integer)
 
 
 # ---------------------------------------------------------------------------------------------------------- cycles

@@ -5,11 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from ampc.ir.graph import FieldDecl, Graph, Layer
-from ampc.ir.nodes import Attr, FieldRef, Region, Type
+from ampc.ir.nodes import Attr, Coord, FieldRef, Index, Region, Through, Type
 from ampc.ir.op import Scope
 
 PARENT_FIELD = ".parent"
 """`child.parent` is the implied index field of nested axis `child`: the element that each of its elements belongs to."""
+
+
+def grouped_rows(key: Index | None, region: int, axis: str) -> str:
+    """Return the rows of what a Group collects from `region` over `axis` ("" for turns).
+
+    A whole axis has its own rows; by its implied `parent` field, a nested one has those of each parent: the same rows that a value over it has
+    there. By any other index, as many as there happen to be.
+    """
+    if key is None or (axis and key == Through(axis + PARENT_FIELD, Coord(region))):
+        return axis or "*"
+    return "*"
 
 
 def chain(graph: Graph, region: int) -> list[Region]:

@@ -147,9 +147,9 @@ _TABLE: dict[str, Explanation] = {
     ),
     "AMP268": Explanation(
         "rows of a nested axis that can't be parted here",
-        "A value with a row for each child is read child by child only where it was computed: beside the element, or inside it.",
+        "A value with a row for each child is parted among the parents in an `each` or a `visit` over them; in a loop over the parents it is not.",
+        "v = ones(child, 1)\ns = z[0:1]\nloop m in node carry s:\n    loop c in child carry s:\n        s = s + v[c]\nloss squared(s, y)",
         "v = ones(child, 1)\neach m in node:\n    s = z[0:1]\n    loop c in child carry s:\n        s = s + v[c]\nloss squared(sum(node, s), y)",
-        "v = ones(child, 1)\neach m in node:\n    s = z[0:1] + sum(child, v)\nloss squared(sum(node, s), y)",
     ),
     "AMP269": Explanation(
         "not a value over the axis",

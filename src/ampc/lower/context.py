@@ -96,6 +96,8 @@ class Lowering:
     predictions: list[Value] = dataclasses.field(default_factory=list)
     collected: list[Collected] = dataclasses.field(default_factory=list)
     hidden: dict[str, Span] = dataclasses.field(default_factory=dict)
+    bare: list[tuple[str, Span]] = dataclasses.field(default_factory=list)
+    """Where fields were read whole."""
 
     # ------------------------------------------------------------------------------------------------- mistakes
 
@@ -192,6 +194,7 @@ class Lowering:
         if found.value is None:
             element = found.element
             if element.type.rows:
+                self.refuse_whole(element, found.axis, found.variable, "AMP267")
                 raise self.fail(
                     "AMP267",
                     f"`{element.name}` has a row for each `{element.type.rows}` at every `{found.axis}`; only single rows are kept after the block",
@@ -202,6 +205,29 @@ class Lowering:
                 )
             found.value = self.group_all(found, element)
         return found.value
+
+    def refuse_whole(self, value: Value, axis: str, variable: str, code: str) -> None:
+        """Raise Stop if a value of an element has a row for each element of its own axis because a field of that axis was read whole."""
+        todo, seen = [value.ref], set()
+        while todo:
+            ref = todo.pop()
+            if ref[0] < 0 or ref in seen:
+                continue
+            seen.add(ref)
+            node = self.net.nodes[ref[0]]
+            if node.outputs[ref[1]].rows != axis:
+                continue
+            todo += node.inputs
+            whole = {f.field for f in getattr(node, "fields", ()) if f.at is None and f.field in self.fields and self.fields[f.field].axis == axis}
+            for name, span in self.bare:
+                if name in whole and len(node.origin) == 1 and _begins_at(span, node.origin[0]):
+                    raise self.fail(
+                        code,
+                        f"`{name}` stands for all of its rows here, one for each `{axis}`, at every `{axis}`",
+                        span,
+                        "read whole",
+                        help=f"write `{name}[{variable}]` for that of the current element; `sum`, `mean` and `max` reduce rows",
+                    )
 
     def group_all(self, found: Collected, element: Value) -> Value:
         """Return the rows of all elements as one value."""
@@ -218,6 +244,12 @@ class Lowering:
             name=element.name,
         )
         return Value(found.scope, (node, 0), kind, element.span, element.name)
+
+
+def _begins_at(span: Span, origin: str) -> bool:
+    """Whether a place lies in an expression that begins at `origin`, on its first line."""
+    file, line, column = origin.rsplit(":", 2)
+    return (span.file, span.line) == (file, int(line)) and span.column >= int(column)
 
 
 def at(value: Value, shape_text: str) -> Label:

@@ -23,7 +23,7 @@ def each(low: Lowering, frame: Frame, s: ast.Each) -> None:
     scope = RegionScope(low.net, region, frame.scope)
     inner = Frame(scope, frame, names={s.variable.id: Element(Coord(region), s.axis.id, scope, (), s.variable.span)})
     statements.block(low, inner, s.body)
-    _keep(low, frame, inner, s.axis.id, region)
+    _keep(low, frame, inner, s.axis.id, region, s.variable.id)
 
 
 def _want_axis(low: Lowering, axis: ast.Name) -> None:
@@ -31,23 +31,23 @@ def _want_axis(low: Lowering, axis: ast.Name) -> None:
         raise low.fail("AMP257", f"no axis `{axis.id}`", axis.span, help=low.suggest(axis.id, low.axes))
 
 
-def _keep(low: Lowering, frame: Frame, inner: Frame, axis: str, region: int) -> None:
+def _keep(low: Lowering, frame: Frame, inner: Frame, axis: str, region: int, variable: str) -> None:
     """Bind what the block assigned, for the code after it."""
     for name, found in inner.names.items():
         match found:
             case Value() if found.scope is inner.scope:
-                frame.names[name] = _collected(low, frame, found, axis, region)
+                frame.names[name] = _collected(low, frame, found, axis, region, variable)
             case FieldValue() if found.ref.at == Coord(region) and found.decl.axis == axis:
                 frame.names[name] = dataclasses.replace(found, ref=FieldRef(found.ref.field), rows=axis)
             case FieldValue() if found.decl.kind != "index":
                 value = expressions.message(low, inner, found, found.span)
-                frame.names[name] = _collected(low, frame, value, axis, region)
+                frame.names[name] = _collected(low, frame, value, axis, region, variable)
             case _:
                 pass
 
 
-def _collected(low: Lowering, frame: Frame, element: Value, axis: str, region: int) -> Collected:
-    made = Collected(element, axis, region, frame.scope)
+def _collected(low: Lowering, frame: Frame, element: Value, axis: str, region: int, variable: str) -> Collected:
+    made = Collected(element, axis, region, frame.scope, variable)
     low.collected.append(made)
     return made
 
@@ -92,7 +92,7 @@ def _after(low: Lowering, s: ast.Visit) -> tuple[str, ...]:
                 "AMP266",
                 "a visit waits for elements that index fields name",
                 e.span,
-                help=f"write `after left[{s.variable.id}]` with `left: {s.axis.id}[{s.axis.id}] or none`",
+                help=_after_help(low, s),
             )
         nested = low.axes[field.axis].parent if field.axis else ""
         if field.of != s.axis.id or s.axis.id not in (field.axis, nested):
@@ -105,6 +105,15 @@ def _after(low: Lowering, s: ast.Visit) -> tuple[str, ...]:
             )
         out.append(field.name)
     return tuple(out)
+
+
+def _after_help(low: Lowering, s: ast.Visit) -> str:
+    """Return what may stand after `after`: a field of the program, if there is one."""
+    n, axis = s.variable.id, s.axis.id
+    for f in low.fields.values():
+        if f.kind == "index" and f.of == axis and f.axis and axis in (f.axis, low.axes[f.axis].parent):
+            return f"write `after {f.name}[{n}]`"
+    return f"write `after left[{n}]` with `left: {axis}[{axis}] or none`"
 
 
 def _trial(low: Lowering, frame: Frame, s: ast.Visit, after: tuple[str, ...], kinds: dict[str, Type]) -> dict[str, Type]:
@@ -131,7 +140,7 @@ def _body(low: Lowering, frame: Frame, s: ast.Visit, after: tuple[str, ...], kin
     for name, end in ends.items():
         if not unknown(end.type):
             low.net.keep(carries[name].source.ref, end.ref)
-    _keep(low, frame, inner, s.axis.id, region)
+    _keep(low, frame, inner, s.axis.id, region, s.variable.id)
     return {name: end.type for name, end in ends.items()}
 
 
@@ -148,6 +157,8 @@ def _end(low: Lowering, inner: Frame, name: ast.Name, carry: Carry) -> Value:
         return low.nothing(inner.scope, name.span, name.id)
     try:
         end = expressions.message(low, inner, expressions.name(low, inner, name), name.span)
+        if end.type.rows:
+            low.refuse_whole(end, carry.axis, low.net.regions[carry.scope.region].name, "AMP279")
     except Stop:
         return low.nothing(inner.scope, name.span, name.id)
     if end.type.rows or end.type.integer:

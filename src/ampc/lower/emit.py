@@ -218,7 +218,7 @@ def _lookup_fits(low: Lowering, info: LayerInfo, field: FieldValue, span: Span, 
             span,
             "",
             also=[declared],
-            help=f"declare `{decl.name}: int < {info.inputs}`",
+            help=f"declare `{decl.name}: int{f'[{decl.axis}]' if decl.axis else ''} < {info.inputs}`",
         )
         return False
     if bound > info.inputs:

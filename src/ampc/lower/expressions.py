@@ -108,7 +108,7 @@ def name(low: Lowering, frame: Frame, e: ast.Name) -> Result:
                 e.span,
                 "",
                 also=[Label(found.span, f"`{e.id}` is carried from here")],
-                help=f"read another element's, as in `{e.id}[left[n]]`, or assign `{e.id}` first",
+                help=f"{indices.waited(low, found)}, or assign `{e.id}` first" if found.after else f"assign `{e.id}` first",
             )
         case Turn():
             raise low.fail("AMP264", f"`{e.id}` counts turns and can't be computed with", e.span, "", also=[Label(found.span, "the loop")])
@@ -142,14 +142,13 @@ def _current(low: Lowering, frame: Frame, found: Value, span: Span) -> Value:
     """Return a named value in this scope; inside `sum(child, ...)` one over `child` means the row of the current child."""
     if frame.implicit is not None and found.type.rows == frame.implicit.axis and not unknown(found.type):
         return frame.scope.bring(indices.row(low, frame, found, indices.current(frame), span))
-    if indices.parted(low, frame, found):
-        raise indices.apart(low, found, found.type.rows, span)
-    return frame.scope.bring(found)
+    return indices.here(low, frame, found, span)
 
 
 def field(low: Lowering, frame: Frame, e: ast.Name) -> FieldValue:
     """Return a bare field: whole, or inside `sum(child, ...)` at the current child."""
     decl = low.fields[e.id]
+    low.bare.append((e.id, e.span))
     return _field_here(frame, FieldValue(decl, FieldRef(e.id), decl.axis, e.span))
 
 

@@ -10,19 +10,22 @@ import dataclasses
 
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
-from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Index, Match, Phi, Through, Type, Ungroup
+from ampc.ir.nodes import Cond, Coord, Dependents, FieldRef, Flatmap, Group, Index, Match, Phi, Through, Type, Ungroup
+from ampc.ir.scope import PARENT_FIELD
 from ampc.lower import expressions
 from ampc.lower.context import Frame, Lowering, Stop
 from ampc.lower.context import at as at_
 from ampc.lower.emit import npt, read
 from ampc.lower.scope import ArmScope, ChildScope, RegionScope, Scope, localized
-from ampc.lower.values import Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
+from ampc.lower.values import UNKNOWN, Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
+
+NOWHERE = Span("", 0, 0, 0, 0)
 
 
 def current(frame: Frame) -> Element:
     """Return the element that `sum(child, ...)` is at."""
     assert frame.implicit is not None
-    return Element(Coord(frame.implicit.scope.region), frame.implicit.axis, frame.implicit.scope, (), Span("", 0, 0, 0, 0))
+    return Element(Coord(frame.implicit.scope.region), frame.implicit.axis, frame.implicit.scope, (), NOWHERE)
 
 
 def index(low: Lowering, frame: Frame, e: ast.Expr) -> Element | Whole:
@@ -133,9 +136,10 @@ def _of_field(low: Lowering, frame: Frame, base: FieldValue, where: Element | Wh
 
 
 def _of_value(low: Lowering, frame: Frame, base: Value, where: Element | Whole, e: ast.Index) -> Value:
-    if unknown(base.type):
-        return low.nothing(frame.scope, e.span)
     axis = where.axis if isinstance(where, Element) else where.field.decl.of
+    if unknown(base.type):
+        rows = where.field.decl.axis if isinstance(where, Whole) else ""
+        return Value(frame.scope, low.net.promise(), Type(rows, UNKNOWN), e.span)
     if not base.type.rows:
         if isinstance(where, Element) and isinstance(where.index, Coord) and base.scope.region == where.index.region:
             return frame.scope.bring(base)
@@ -152,21 +156,30 @@ def _of_value(low: Lowering, frame: Frame, base: Value, where: Element | Whole, 
             "AMP259", f"`{e.base.id}` lies over `{base.type.rows}`, the index is an element of `{axis}`", e.span, also=[at_(base, shape(base.type))]
         )
     if isinstance(where, Whole):
-        if parted(low, frame, base):
-            raise apart(low, base, base.type.rows, e.span)
-        return npt(low, frame.scope, "gather", [base], e.span, fields=(where.field.ref,))
+        return _all_rows(low, frame, base, where, e.span)
     return frame.scope.bring(row(low, frame, base, where, e.span))
+
+
+def _all_rows(low: Lowering, frame: Frame, base: Value, where: Whole, span: Span) -> Value:
+    """Return the rows that a bare index field names: at an element of the parent of the field's nested axis, those of its own children."""
+    field = where.field.decl
+    opened = parent_of(low, frame.scope, field.axis)
+    if not parted(low, frame, base) and opened is not None and _is_outside(base, opened):
+        return frame.scope.bring(_rows_of_children(low, opened, field.axis, base, FieldRef(field.name), span))
+    return npt(low, frame.scope, "gather", [here(low, frame, base, span)], span, fields=(where.field.ref,))
 
 
 def row(low: Lowering, frame: Frame, base: Value, where: Element, span: Span) -> Value:
     """Return the row of `base` (over `where.axis`) at an element, in the scope that the element hangs on or an arm of it."""
     net, home = low.net, where.scope
     parent = _parent_between(low, base, where)
-    outside = home.outer if parent is None else parent.outer
+    if not isinstance(home, ChildScope) and (found := _row_of_child(low, base, where, span)) is not None:
+        return found
+    outside = home.outer if not isinstance(home, ChildScope) else home.opened.outer
     assert outside is not None
     direct = isinstance(where.index, Coord) and net.regions[home.region].parent == outside.region
-    if (parent is None) == isinstance(home, ChildScope) or (parent is not None and not direct):
-        raise apart(low, base, where.axis, span)
+    if base.scope not in outside.chain() or (parent is not None and not (isinstance(home, ChildScope) and direct)):
+        raise apart(low, base, span)
     origin, name, kind = low.origin(span), base.name, Type("", base.type.cols, base.type.integer)
     source = outside.bring(base)
     if net.regions[home.region].form == "loop" and not direct:
@@ -183,6 +196,104 @@ def row(low: Lowering, frame: Frame, base: Value, where: Element, span: Span) ->
     return _defined(low, frame, _in_arms(low, found, span) if isinstance(home, ChildScope) else found, where, span)
 
 
+# --------------------------------------------------------------------------------------- rows of an element's children
+
+
+def parent_of(low: Lowering, scope: Scope, axis: str) -> RegionScope | None:
+    """Return the scope of the `each` or `visit` around this code at an element of the parent of nested `axis`, if there is one."""
+    parent = low.axes[axis].parent if axis in low.axes else ""
+    found = (s for s in scope.chain() if isinstance(s, RegionScope) and not isinstance(s, ChildScope))
+    opened = next((s for s in found if parent and low.net.regions[s.region].axis == parent), None)
+    return opened if opened is not None and low.net.regions[opened.region].form != "loop" else None
+
+
+def _is_outside(base: Value, opened: RegionScope) -> bool:
+    """Tell whether a value is from outside of an element's block."""
+    assert opened.outer is not None
+    return base.scope in opened.outer.chain()
+
+
+def here(low: Lowering, frame: Frame, base: Value, span: Span) -> Value:
+    """Return a value as it is here: of one over a nested axis from outside of its parent's block, the rows of the own children."""
+    if not parted(low, frame, base):
+        return frame.scope.bring(base)
+    opened = parent_of(low, frame.scope, base.type.rows)
+    if opened is None or not _is_outside(base, opened):
+        raise apart(low, base, span)
+    return frame.scope.bring(_rows_of_children(low, opened, base.type.rows, base, None, span))
+
+
+def _row_of_child(low: Lowering, base: Value, where: Element, span: Span) -> Value | None:
+    """Return the row at a child of an open element, in a loop or an `each` over its children; None if the element is no such child.
+
+    The rows for all children are collected at the parent and handed out from there: what comes from outside is sent to no more elements than
+    ask for it, and what other elements of a visit end with can't be sent into a block within it.
+    """
+    home = where.scope
+    opened = _children_at(low, where)
+    if opened is None or not _is_outside(base, opened):
+        return None
+    field = FieldRef(where.index.field) if isinstance(where.index, Through) else None
+    axis = low.net.regions[home.region].axis
+    return _handed_out(low, _rows_of_children(low, opened, axis, base, field, span), where, span)
+
+
+def _children_at(low: Lowering, where: Element) -> RegionScope | None:
+    """Return the scope of the element whose children the block of `where` goes over, where `where` is such a child or what it names."""
+    home = where.scope
+    index = where.index.at if isinstance(where.index, Through) else where.index
+    if home.outer is None or index != Coord(home.region):
+        return None
+    return parent_of(low, home.outer, low.net.regions[home.region].axis)
+
+
+def _handed_out(low: Lowering, rows: Value, where: Element, span: Span) -> Value:
+    """Return the row of the current child, of rows that an open element has for its children."""
+    home, kind = where.scope, Type("", rows.type.cols, rows.type.integer)
+    assert home.outer is not None
+    if unknown(kind):
+        return low.nothing(home, span, rows.name)
+    source = home.outer.bring(rows)
+    origin = low.origin(span)
+    node = low.net.add(Ungroup, region=source.scope.region, inputs=(source.ref,), outputs=(kind,), to=home.region, origin=origin, name=rows.name)
+    return Value(home, (node, 0), kind, rows.span, rows.name)
+
+
+def _rows_of_children(low: Lowering, opened: RegionScope, axis: str, base: Value, field: FieldRef | None, span: Span) -> Value:
+    """Return, at an open element, a row of `base` for each of its children: the child's own (`base` over `axis`), or the one that it names."""
+    if field is not None and parent_of(low, opened, base.type.rows) is opened:  # from child to child: the own ones only
+        own = _rows_of_children(low, opened, base.type.rows, base, None, span)
+        return npt(low, opened, "gather", [own], span, fields=(field,), name=base.name)
+    child = child_scope(low, opened, opened, axis)
+    return stacked(low, opened, axis, row(low, Frame(child), base, child_element(low, child, field), span), span)
+
+
+def child_scope(low: Lowering, outer: Scope, opened: RegionScope, axis: str) -> ChildScope:
+    """Return a scope at each child over `axis` of the element that `opened` stands at; `outer` is that of the code there."""
+    region = low.net.element_region(low.net.regions[opened.region].parent, axis)
+    return ChildScope(low.net, region, outer, axis, opened)
+
+
+def child_element(low: Lowering, child: ChildScope, field: FieldRef | None) -> Element:
+    """Return the current child, or what an index field names at it."""
+    own = Coord(child.region)
+    if field is None:
+        return Element(own, child.axis, child, (), NOWHERE)
+    ref = FieldRef(field.field, own)
+    return Element(Through(field.field, own), low.fields[field.field].of, child, _optional(low, ref), NOWHERE)
+
+
+def stacked(low: Lowering, scope: Scope, axis: str, one: Value, span: Span) -> Value:
+    """Return, at each parent, the rows that its children over `axis` have computed beside it."""
+    kind = Type(axis, one.type.cols, one.type.integer)
+    if unknown(kind):
+        return Value(scope, low.net.promise(), kind, one.span, one.name)
+    key = Through(axis + PARENT_FIELD, Coord(one.scope.region))
+    inputs, origin = (one.ref, scope.unit().ref), low.origin(span)
+    node = low.net.add(Group, region=one.scope.region, inputs=inputs, outputs=(kind,), key=key, to=scope.region, origin=origin, name=one.name)
+    return Value(scope, (node, 0), kind, one.span, one.name)
+
+
 def _gathered(low: Lowering, scope: Scope, base: Value, at: Index, span: Span) -> Value:
     """Return the rows of `base` in the order in which a loop asks for them: a loop's turns can't be sent to one by one."""
     if isinstance(at, Coord):
@@ -191,18 +302,20 @@ def _gathered(low: Lowering, scope: Scope, base: Value, at: Index, span: Span) -
     return _gathered(low, scope, rows, at.at, span)
 
 
-def apart(low: Lowering, base: Value, axis: str, span: Span) -> Stop:
-    """Record that the rows of `base`, over a nested axis, don't part the way that this place asks for."""
+def apart(low: Lowering, base: Value, span: Span) -> Stop:
+    """Record that rows of `base` can't be read where they are asked for.
+
+    They lie over a nested axis whose parent a loop has opened, or are computed inside of the block whose element the index names.
+    """
+    axis = base.type.rows
     parent = low.axes[axis].parent
-    help = f"compute `{base.name}` inside the block, or reduce it outside: `sum({axis}, ...)` has a row for each `{parent}`"
-    return low.fail(
-        "AMP268",
-        f"`{base.name}` has a row for each `{axis}`; here only those of one `{parent}` could be read",
-        span,
-        "",
-        also=[at_(base, shape(base.type))],
-        help=help,
-    )
+    if parent:
+        message = f"`{base.name}` has a row for each `{axis}`; here only those of one `{parent}` could be read"
+        help = f"compute `{base.name}` inside the block, or reduce it outside: `sum({axis}, ...)` has a row for each `{parent}`"
+    else:
+        message = f"`{base.name}` has a row for each `{axis}` and is computed inside of the block whose element is named here"
+        help = f"compute `{base.name}` before the block"
+    return low.fail("AMP268", message, span, "", also=[at_(base, shape(base.type))], help=help)
 
 
 def parted(low: Lowering, frame: Frame, base: Value) -> bool:
@@ -231,9 +344,19 @@ def _parent_between(low: Lowering, base: Value, where: Element) -> RegionScope |
 def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, e: ast.Index) -> Value:
     carried = [Label(base.span, f"`{base.name}` is carried from here")]
     if isinstance(where, Whole):
-        raise low.fail(
-            "AMP266", f"`{base.name}` of all elements isn't known inside the visit", e.span, also=carried, help="name one element: `h[left[n]]`"
-        )
+        field = where.field.decl
+        if field.name not in base.after or field.axis == base.axis:
+            kept = base.after and field.name in base.after
+            raise low.fail(
+                "AMP266",
+                f"`{base.name}` of all elements isn't known inside the visit" if kept else f"this visit doesn't wait for `{field.name}`",
+                e.span,
+                also=carried,
+                help=f"name one element: `{base.name}[{field.name}[{low.net.regions[base.scope.region].name}]]`" if kept else waited(low, base),
+            )
+        if parent_of(low, frame.scope, field.axis) is not base.scope:
+            raise _too_deep(low, base, field.name, e.span)
+        return frame.scope.bring(_carried_by_children(low, base, field.axis, FieldRef(field.name), e.span))
     if where.axis != base.axis:
         raise low.fail("AMP259", f"`{base.name}` is carried over `{base.axis}`, the index is an element of `{where.axis}`", e.span, also=carried)
     if not isinstance(where.index, Through) or where.index.field not in base.after or isinstance(where.index.at, Through):
@@ -243,33 +366,73 @@ def _of_carry(low: Lowering, frame: Frame, base: Carry, where: Element | Whole, 
             f"this visit doesn't wait for that element: it fires after {waits}",
             e.span,
             also=carried,
-            help=f"name its field after `after`, or read `{base.name}[{base.after[0]}[...]]`" if base.after else None,
+            help=f"{_wait_for(low, base, where)}{waited(low, base)}",
         )
-    kind = base.source.type
-    home = where.scope
-    if home is not base.scope and not (
-        isinstance(home, ChildScope) and low.net.regions[home.region].parent == low.net.regions[base.scope.region].parent
-    ):
-        raise low.fail(
-            "AMP266",
-            f"`{base.name}` of another element can't be read inside this block",
-            e.span,
-            also=carried,
-            help="read it in the visit itself, or in `sum(child, ...)`",
-        )
+    home, kind = where.scope, base.source.type
+    if home is not base.scope and not isinstance(home, ChildScope):
+        if _children_at(low, where) is not base.scope:
+            raise _too_deep(low, base, where.index.field, e.span)
+        rows = _carried_by_children(low, base, low.net.regions[home.region].axis, FieldRef(where.index.field), e.span)
+        return frame.scope.bring(_handed_out(low, rows, where, e.span))
+    found = _sent(low, base, kind, where, e.span)
+    if home is not base.scope:
+        found = _in_arms(low, found, e.span)
+    return frame.scope.bring(_defined(low, frame, found, where, e.span))
+
+
+def _too_deep(low: Lowering, base: Carry, field: str, span: Span) -> Stop:
+    """Record that another element is read inside a block which no longer stands at the visited element, or at one of its children."""
+    axis, n = low.fields[field].axis, low.net.regions[base.scope.region].name
+    where = f", or in `loop c in {axis}` directly in it" if axis != base.axis else ""
+    return low.fail(
+        "AMP266",
+        f"`{base.name}` of another element can't be read inside this block",
+        span,
+        also=[Label(base.span, f"`{base.name}` is carried from here")],
+        help=f"read it in the block of `{n}` itself{where}",
+    )
+
+
+def _sent(low: Lowering, base: Carry, kind: Type, where: Element, span: Span) -> Value:
+    """Return what the element that `where` names ended with."""
     node = low.net.add(
         Flatmap,
         region=base.scope.region,
         inputs=(base.source.ref,),
         outputs=(kind,),
         to=Dependents(where.scope.region, where.index),
-        origin=low.origin(e.span),
+        origin=low.origin(span),
         name=base.name,
     )
-    found = Value(home, (node, 0), kind, base.span, base.name)
-    if home is not base.scope:
-        found = _in_arms(low, found, e.span)
-    return frame.scope.bring(_defined(low, frame, found, where, e.span))
+    return Value(where.scope, (node, 0), kind, base.span, base.name)
+
+
+def _carried_by_children(low: Lowering, base: Carry, axis: str, field: FieldRef, span: Span) -> Value:
+    """Return, at the element of a visit, what the elements ended with that its children over `axis` name: a row for each child."""
+    assert isinstance(base.scope, RegionScope)
+    child = child_scope(low, base.scope, base.scope, axis)
+    where = child_element(low, child, field)
+    found = _defined(low, Frame(child), _sent(low, base, base.source.type, where, span), where, span)
+    return stacked(low, base.scope, axis, found, span)
+
+
+def _wait_for(low: Lowering, base: Carry, where: Element) -> str:
+    """Return how to make the visit wait for an element, if an index field of the visited element or of its children names it."""
+    if not isinstance(where.index, Through) or isinstance(where.index.at, Through):
+        return ""
+    field = low.fields[where.index.field]
+    if not field.axis or base.axis not in (field.axis, low.axes[field.axis].parent) or field.name in base.after:
+        return ""
+    n = low.net.regions[base.scope.region].name
+    return f"write `after {', '.join(f'{f}[{n}]' for f in (*base.after, field.name))}`, or "
+
+
+def waited(low: Lowering, base: Carry) -> str:
+    """Return how to read an element that the visit waits for."""
+    field, variable = low.fields[base.after[0]], low.net.regions[base.scope.region].name
+    if field.axis == base.axis:
+        return f"read `{base.name}[{field.name}[{variable}]]`"
+    return f"read `{base.name}[{field.name}]`, which has a row for each `{field.axis}` of `{variable}`"
 
 
 def _in_arms(low: Lowering, found: Value, span: Span) -> Value:
@@ -282,9 +445,9 @@ def _in_arms(low: Lowering, found: Value, span: Span) -> Value:
             break
         arms.append(scope)
     for arm in reversed(arms):
-        if not isinstance(arm, ArmScope) or not isinstance(arm.fork.test, Match):
-            raise low.fail("AMP266", f"`{found.name}` of other elements can't be read here", span, help="move the `sum` out of the block")
+        assert isinstance(arm, ArmScope)
         test = arm.fork.test
+        assert isinstance(test, Match), "children are met one by one only where their states tell the arm"
         ref = test.ref if test.ref.at is None else FieldRef(test.ref.field, localized(home, test.ref.at))
         node = low.net.add(
             Cond,
@@ -299,6 +462,11 @@ def _in_arms(low: Lowering, found: Value, span: Span) -> Value:
     return found
 
 
+def tells(scope: Scope) -> bool:
+    """Whether a state alone tells that it is in this arm: its branch looks at a field."""
+    return isinstance(scope, ArmScope) and isinstance(scope.fork.test, Match)
+
+
 def _reached(frame: Frame, where: Element) -> list[ArmScope]:
     """Return the arms around this code, outermost first, that a row may enter before zeros have been put where it is absent.
 
@@ -307,8 +475,9 @@ def _reached(frame: Frame, where: Element) -> list[ArmScope]:
     inside = [s for s in frame.scope.chain() if s.region == where.scope.region and s is not where.scope]
     out: list[ArmScope] = []
     for scope in reversed(inside):
-        if not isinstance(scope, ArmScope) or not isinstance(scope.fork.test, Match):
+        if not tells(scope):
             break
+        assert isinstance(scope, ArmScope)
         out.append(scope)
     return out
 

@@ -90,6 +90,9 @@ def _end(low: Lowering, inner: Frame, c: Carried) -> Value:
     """Return what a carried name holds at the end of a turn; it must be of the shape that it entered with."""
     try:
         end = expressions.message(low, inner, expressions.name(low, inner, c.name), c.name.span)
+        region = low.net.regions[inner.scope.region]
+        if end.type.rows and end.type.rows == region.axis != c.before.type.rows:
+            low.refuse_whole(end, region.axis, region.name, "AMP279")
     except Stop:
         return low.nothing(inner.scope, c.name.span, c.name.id)
     if end.type != c.before.type and not unknown(end.type) and not unknown(c.before.type):

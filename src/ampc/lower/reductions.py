@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from ampc.diagnostics import Span
 from ampc.frontend import ast
-from ampc.ir.nodes import Coord, Group, Through, Type
-from ampc.ir.scope import PARENT_FIELD
-from ampc.lower import expressions
+from ampc.lower import expressions, indices
 from ampc.lower.context import Frame, Implicit, Lowering, at
 from ampc.lower.emit import npt
-from ampc.lower.scope import ChildScope, RegionScope
 from ampc.lower.values import Collected, Value, shape, unknown
 
 
@@ -56,19 +53,32 @@ def softmax_over(low: Lowering, frame: Frame, e: ast.Call, axis: str, body: ast.
 def _children(low: Lowering, frame: Frame, axis: str, body: ast.Expr) -> Frame | None:
     """Return a frame at each child of the current element if `body` has to be computed child by child, else None.
 
-    It has to where `axis` is nested in that of an open element and the body reads what isn't computed at that element: what other
-    elements of a visit ended with, or rows of values from outside. Otherwise the children's rows are all at hand.
+    It is where `axis` is nested in that of an open element and the body reads what isn't computed at that element: what other elements of
+    a visit ended with, or rows of values from outside. Otherwise all is computed on the rows of all children of the element; so it is, too,
+    where the body also reads rows that the element has for its children, where it goes from child to child, and in an arm of a computed
+    branch, of which the children don't know.
     """
-    parent = low.axes[axis].parent
-    opened = next((s for s in frame.scope.chain() if isinstance(s, RegionScope) and parent and low.net.regions[s.region].axis == parent), None)
-    if opened is None or frame.scope.region != opened.region or low.net.regions[opened.region].form == "loop":
+    opened = indices.parent_of(low, frame.scope, axis)
+    if opened is None or frame.scope.region != opened.region:
         return None
     assert opened.outer is not None
     outside = set(map(id, opened.outer.chain()))
-    if not any(_from_outside(frame, name, outside) for name in names(body)):
+    found = names(body)
+    if not any(_from_outside(frame, name, outside) for name in found) or any(_own_rows(frame, name, outside) for name in found):
         return None
-    scope = ChildScope(low.net, low.net.element_region(low.net.regions[opened.region].parent, axis), frame.scope, axis)
+    arms = frame.scope.chain()[: frame.scope.chain().index(opened)]
+    if any(low.fields[name].of == axis for name in found if name in low.fields) or not all(indices.tells(arm) for arm in arms):
+        return None
+    scope = indices.child_scope(low, frame.scope, opened, axis)
     return Frame(scope, frame, Implicit(axis, scope, frame))
+
+
+def _own_rows(frame: Frame, name: str, outside: set[int]) -> bool:
+    """Whether a name stands for rows that were computed at the current element."""
+    found = frame.find(name)
+    if isinstance(found, Collected):
+        return id(found.scope) not in outside
+    return isinstance(found, Value) and bool(found.type.rows) and id(found.scope) not in outside
 
 
 def _from_outside(frame: Frame, name: str, outside: set[int]) -> bool:
@@ -110,16 +120,5 @@ def reduced(low: Lowering, outside: Frame, inner: Frame, x: Value, how: str, spa
         raise low.fail(
             "AMP269", f"`{how}({inner.implicit.axis}, ...)` needs a single row for each child, got {shape(x.type)}", span, also=[at(x, shape(x.type))]
         )
-    kind = Type("*", x.type.cols)
-    key = Through(inner.implicit.axis + PARENT_FIELD, Coord(scope.region))
-    group = low.net.add(
-        Group,
-        region=scope.region,
-        inputs=(x.ref, outside.scope.unit().ref),
-        outputs=(kind,),
-        key=key,
-        to=outside.scope.region,
-        origin=low.origin(span),
-        name=x.name,
-    )
-    return npt(low, outside.scope, "reduce_rows", [Value(outside.scope, (group, 0), kind, x.span, x.name)], span, attrs={"reduce": how})
+    rows = indices.stacked(low, outside.scope, inner.implicit.axis, x, span)
+    return npt(low, outside.scope, "reduce_rows", [rows], span, attrs={"reduce": how})

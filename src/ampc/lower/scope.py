@@ -79,13 +79,15 @@ class RegionScope(Scope):
 
 
 class ChildScope(RegionScope):
-    """Inside `sum(child, ...)` at an element of a visit: all children of all elements, each told its parent's values.
+    """All children of all elements of an `each` or a visit, each told its parent's values: inside `sum(child, ...)` at an element.
 
-    The region lies beside the visit's, not inside it, so that what another element ended with can be sent to it.
+    The region lies beside that of the parent (`opened`), not inside it, so that what another element ended with can be sent to it.
     """
 
-    def __init__(self, net: Net, region: int, outer: Scope, axis: str) -> None:
+    def __init__(self, net: Net, region: int, outer: Scope, axis: str, opened: RegionScope) -> None:
         super().__init__(net, region, outer)
+        self.axis = axis
+        self.opened = opened
         self.parent = Through(axis + PARENT_FIELD, Coord(region))
 
     def enter(self, value: Value) -> Value:

@@ -97,6 +97,7 @@ class Collected:
     axis: str
     region: int
     scope: Scope
+    variable: str
     value: Value | None = None
 
 

@@ -224,6 +224,8 @@ class Bulk:
                 return Rows(node.inputs[0], "")
             case Flatmap(to=Dependents(region=to)) if to in self.axis_of:
                 return self._dependents(node)
+            case Group(key=Through(), to=to) if to in self.axis_of:
+                return self._of_parents(node)
             case _ if node.region not in self.axis_of or node.outputs[ref[1]].integer:
                 return None
             case NPT(op="reduce_rows"):
@@ -311,6 +313,15 @@ class Bulk:
             return None
         ref = self.spread(found, node.region)
         return Rows(self.gather(ref, node.to.at, node.to.region, node), self.axis_of[node.to.region], self.optional(node.to.at))
+
+    def _of_parents(self, node: Group) -> Rows | None:
+        """What the children of each parent leave there: the rows of all children, in their order."""
+        if node.outputs[0].rows == "*" or node.region not in self.axis_of or node.outputs[0].integer:
+            return None
+        found = self.rows(node.inputs[0])
+        if found is None or found.partial or found.axis not in ("", self.axis_of[node.region]):
+            return None
+        return Rows(self.spread(found, node.region), self.axis_of[node.region])
 
     def _scattered(self, node: NPT) -> Rows | None:
         """What arrives at an element by an index field, reduced: a scatter."""
