@@ -14,6 +14,9 @@ from typing import Literal
 
 
 WIDEST = 140  # columns of a source line that are shown, around the mark
+SOURCES: dict[str, str] = {}
+"""Name -> text of each source that was read in this process, so that errors can show its lines; `ampc.source` fills it."""
+
 NEWLINE = re.compile("\r\n|\r|\n")
 
 
@@ -56,12 +59,24 @@ class Diagnostic:
 
 
 class AmpError(Exception):
-    """One or more diagnostics. `exit_code` is the process's status: 1 wrong input, 3 failed run, 4 resources."""
+    """One or more `diagnostics`; as text, what the command line prints of them: message, place, source line, notes and help of each.
+
+    `exit_code` is what a command line ends with: 1 wrong input, 2 wrong command, 3 failed run, 4 resources.
+    """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic], exit_code: int = 1) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
         self.exit_code = exit_code
-        super().__init__("\n".join(f"error[{d.code}]: {d.message}" for d in self.diagnostics))
+        # Taken now: another text of the same name may be read before this is shown.
+        self._sources = {file: SOURCES[file] for d in self.diagnostics for file in _files(d) if file in SOURCES}
+        super().__init__(self.diagnostics, exit_code)
+
+    def __str__(self) -> str:
+        return "\n".join(render(d, self._sources) for d in self.diagnostics)
+
+
+def _files(d: Diagnostic) -> set[str]:
+    return {label.span.file for label in ((d.primary,) if d.primary else ()) + d.secondary}
 
 
 def error(code: str, message: str, *, help: str | None = None, notes: tuple[str, ...] = (), exit_code: int = 1) -> AmpError:

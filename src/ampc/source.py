@@ -7,12 +7,9 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-from ampc.diagnostics import did_you_mean, error, printable
+from ampc.diagnostics import SOURCES, did_you_mean, error, printable
 
 MAX_BYTES = 1 << 20
-
-_shown: dict[str, str] = {}
-"""Name -> text of each source that was read in this process."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,13 +58,13 @@ def remember(name: str, content: bytes, shown: str) -> Source:
         text = content.decode("utf-8")
     except UnicodeDecodeError as e:
         raise error("AMP912", f"`{shown}` is not UTF-8 text: byte {e.start} is 0x{content[e.start]:02x}", help="is this a model?") from None
-    _shown[name] = text
+    SOURCES[name] = text
     return Source(name, text)
 
 
 def texts() -> dict[str, str]:
     """Return name -> text of all sources read so far, as `diagnostics.render` wants them."""
-    return dict(_shown)
+    return dict(SOURCES)
 
 
 __all__ = ["Source", "bundled_models", "read_source", "remember", "texts"]

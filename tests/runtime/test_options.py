@@ -60,7 +60,7 @@ def test_text_of_set(text: str, value: Any) -> None:
     ("sets", "code", "message", "help"),
     [
         (["learning_rat=1"], "AMP701", "unknown setting `learning_rat` in `--set`", "did you mean `learning_rate`?"),
-        (["zzz=1"], "AMP701", "unknown setting `zzz` in `--set`", "`--print-config` lists all settings"),
+        (["zzz=1"], "AMP701", "unknown setting `zzz` in `--set`", "`ampc run MANIFEST --print-config` lists all settings"),
         (["hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled",
          "compile again with `ampc compile --set hidden=64`"),
         (["step.epochs=3"], "AMP701", "`epochs` in `--set` is a setting of the whole run, not of layer `step`", None),

@@ -117,6 +117,7 @@ def test_infer_needs_no_labels_and_writes_predictions() -> None:
     Path("new.jsonl").write_text('{"x": [1, 2]}\n{"x": []}\n')
     result = done("--infer", "--init", "out", "--data", "new.jsonl", "-o", "p.parquet")
     assert result.stdout == "2 predictions (pred) in p.parquet\n"
+    assert done("--infer", "--init", "out", "--data", "data", "-o", "v.parquet").stdout == "6 predictions of the valid data (pred) in v.parquet\n"
     table = pq.read_table("p.parquet")
     w = json.loads(done("--evaluate", "--init", "out", "--data", "data", "--json").stdout)
     assert table.column("pred").to_pylist()[1] == 0 and table.column("pred").to_pylist()[0] > 1
@@ -268,6 +269,67 @@ def test_placement_follows_the_number_of_workers() -> None:
     assert program.options({"workers": 3}).workers == 3 and program.options().workers == 1
     assert program.options({"driver": "step"}).workers == 1
     assert isinstance(program.options().engine(), EngineOptions)
+
+
+def refused(call: Any, *args: Any, **how: Any) -> tuple[str, str, str | None]:
+    with pytest.raises(AmpError) as caught:
+        call(*args, **how)
+    d = caught.value.diagnostics[0]
+    return d.code, d.message, d.help
+
+
+def test_without_weights_nothing_is_predicted() -> None:
+    program = Program(MANIFEST)
+    remedy = "train it, or take over weights: `--init RUN_DIR`, in Python `program.load_weights(RUN_DIR)`"
+    for call in (program.predict, program.evaluate):
+        assert refused(call, ROWS) == ("AMP717", "the program has no weights yet", remedy)
+    two = msgspec.structs.replace(GRAPH, layers=(*GRAPH.layers, msgspec.structs.replace(GRAPH.layers[0], name="v")))
+    half = Program(msgspec.structs.replace(MANIFEST, graph=two))
+    half.parameters = {"v.w": np.zeros((1, 1), np.float32)}
+    assert refused(half.evaluate, ROWS) == ("AMP717", "the program has no weights yet for `w.w`", remedy)
+    program.train(ROWS, epochs=0)
+    assert program.evaluate(ROWS)["loss"] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("init", "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
+        ("valid", "validation data: the argument `validation=`, or `--valid`"),
+        ("output", "where a run is written: the argument `run_folder=`, or `-o`"),
+        ("lr", "did you mean `learning_rate`?"),
+        ("epoch", "did you mean `epochs`?"),
+        ("frobnicate", "`ampc run MANIFEST --print-config` lists all settings"),
+    ],
+)
+def test_arguments_that_are_no_settings(name: str, remedy: str) -> None:
+    program = Program(MANIFEST)
+    for call in (program.train, program.predict):
+        assert refused(call, ROWS, **{name: 1}) == ("AMP701", f"unknown setting `{name}` (`{name}=`)", remedy)
+
+
+def test_a_folder_is_predicted_by_its_test_data_else_its_validation_data() -> None:
+    program = Program(MANIFEST)
+    program.train(ROWS, epochs=1)
+    assert len(program.predict("data")["pred"]) == 6
+    Path("data/test.jsonl").write_text('{"x": [1.0]}\n')
+    assert len(program.predict("data")["pred"]) == 1
+    assert len(program.predict("data", split="train")["pred"]) == 6
+    for split in ("test", "valid"):
+        Path(f"data/{split}.jsonl").unlink()
+    assert refused(program.predict, "data") == (
+        "AMP802", "`data` has neither test nor valid data: found `train.jsonl`", "name the file itself, or another split",
+    )  # fmt: skip
+
+
+def test_integer_outputs_are_int64() -> None:
+    from ampc.ir.nodes import NPT, Output, Region, Type
+    from ampc.runtime.predictions import with_integers
+
+    nodes = (NPT(id=0, op="argmax", outputs=(Type("", 1, True),)), Output(id=1, name="word", inputs=((0, 0),)))
+    graph = msgspec.structs.replace(Q, nodes=nodes, regions=(Region(0, "instance"),))
+    (word,) = with_integers(graph, {"word": [np.full((1, 1), 3, np.float32)]})["word"]
+    assert word.dtype == np.int64 and word.tolist() == [[3]]
 
 
 # ------------------------------------------------------------------------------------------ the display

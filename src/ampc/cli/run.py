@@ -175,42 +175,40 @@ def _train(
     return summary
 
 
-def _split(data: Path, split: str | None) -> str:
-    """Return the split to read: the one asked for, else `test` where a folder has it, else `valid`."""
-    from ampc.data import find
-
-    if split is not None or not data.is_dir():
-        return split or "test"
-    return "test" if "test" in find(data, ()) else "valid"
-
-
 def _infer(program: Program, options: RunOptions, data: Path, output: str | None, split: str | None, quiet: bool, as_json: bool) -> None:
+    from ampc.data import split_to_predict
     from ampc.runtime import predictions
     from ampc.runtime.progress import Display
 
     path = output or "predictions.parquet"
     predictions.check_path(path)
     program.check_outputs()
-    dataset = program.read_unlabelled(data, _split(data, split))
+    program.check_weights()
+    chosen = split_to_predict(data, split) if data.is_dir() else None
+    dataset = program.read_unlabelled(data, chosen)
     with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         outputs = program.session(options, on_event=display).predict(dataset)
     predictions.write(path, program.graph, outputs)
-    result = {"instances": dataset.n, "outputs": list(outputs), "file": path}
+    of = f" of the {chosen} data" if chosen is not None else ""
     if path == "-":
+        note(f"{dataset.n:,} predictions{of}")
         return
-    print(json.dumps(result) if as_json else f"{dataset.n:,} predictions ({', '.join(outputs)}) in {path}")
+    result = {"instances": dataset.n, "split": chosen, "outputs": list(outputs), "file": path}
+    print(json.dumps(result) if as_json else f"{dataset.n:,} predictions{of} ({', '.join(outputs)}) in {path}")
 
 
 def _evaluate(program: Program, options: RunOptions, data: Path, split: str | None, quiet: bool, as_json: bool) -> None:
     from ampc.runtime.progress import Display, number
 
-    chosen = split or "valid"
-    dataset = program.read(data, chosen, on_nan=options.on_nan)
+    program.check_weights()
+    chosen = (split or "valid") if data.is_dir() else None
+    dataset = program.read(data, chosen or "valid", on_nan=options.on_nan)
     with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         values = program.session(options, on_event=display).evaluate(dataset)
     if as_json:
         print(json.dumps({"instances": dataset.n, "split": chosen, **values}))
         return
+    print(f"{'data':<24} {dataset.n:,} instances" + (f" ({chosen})" if chosen is not None else ""))
     for name, value in values.items():
         print(f"{name:<24} {number(value)}")
 

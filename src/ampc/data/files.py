@@ -93,6 +93,18 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
     return found
 
 
+def split_to_predict(where: str | Path, split: str | None = None) -> str:
+    """Return which part of a folder a prediction reads: `split` if given, else `test` where there is one, else `valid`."""
+    if split is not None or not Path(where).is_dir():
+        return split or "test"
+    found = find(where, ())
+    chosen = next((s for s in ("test", "valid") if s in found), None)
+    if chosen is None:
+        there = ", ".join(f"`{p.name}`" for files in found.values() for p in files[:4]) or "no data file"
+        raise error("AMP802", f"`{where}` has neither test nor valid data: found {there}", help="name the file itself, or another split")
+    return chosen
+
+
 def _listed(path: Path) -> list[Path]:
     try:
         return list(path.iterdir())
@@ -278,4 +290,4 @@ def _from_table(table: Any, names: list[str], schema: Schema, problems: Problems
     return raw, table.num_rows
 
 
-__all__ = ["ARROW", "LINES", "PARQUET", "SPLITS", "AmpError", "find", "read"]
+__all__ = ["ARROW", "LINES", "PARQUET", "SPLITS", "AmpError", "find", "read", "split_to_predict"]

@@ -146,6 +146,16 @@ SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in dataclass
 PER_LAYER: tuple[str, ...] = tuple(name for name, s in SETTINGS.items() if s.per_layer)
 
 
+NOT_SETTINGS: dict[str, str] = {
+    **dict.fromkeys(("init", "weights", "checkpoint"), "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
+    **dict.fromkeys(("valid", "val", "validation_data", "valid_data"), "validation data: the argument `validation=`, or `--valid`"),
+    **dict.fromkeys(("output", "out", "folder", "run_dir"), "where a run is written: the argument `run_folder=`, or `-o`"),
+    "lr": "did you mean `learning_rate`?",
+    "batch_size": "there are no batches: `min_update_frequency` instances make an update, `max_active_keys` are in flight",
+}
+"""What people take for a setting -> what it is called here."""
+
+
 # ------------------------------------------------------------------------------------------ one value
 
 
@@ -241,9 +251,8 @@ class _Collected:
 
 def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnostic:
     """Return the diagnostic for a setting that isn't one."""
-    return Diagnostic(
-        "AMP701", f"unknown setting `{name}` {where}", help=did_you_mean(name, known or SETTINGS) or "`--print-config` lists all settings"
-    )
+    hint = NOT_SETTINGS.get(name) or did_you_mean(name, known or SETTINGS) or "`ampc run MANIFEST --print-config` lists all settings"
+    return Diagnostic("AMP701", f"unknown setting `{name}` {where}", help=hint)
 
 
 def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
@@ -266,13 +275,15 @@ def resolve(
     model_parameters: Iterable[str] = (),
     config: Path | None = None,
     resumed: Mapping[str, Value] | None = None,
+    spelt: str = "--",
 ) -> RunOptions:
     """Return the options of a run from all sources, the strongest first: flags, `sets` ("name=value", "layer.name=value"), train, config, defaults.
 
     flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
     (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
     config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
-    resumed: settings of the run that is continued, stronger than `train`.
+    resumed: settings of the run that is continued, stronger than `train`. spelt: "--" where `flags` are those of the command line, "=" for arguments
+    of a call in Python.
     Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 a clash.
     """
     layers = layers or {}
@@ -290,7 +301,7 @@ def resolve(
         _take_set(got, text, layers, set(model_parameters))
     for name, flag in (flags or {}).items():
         if flag is not None:
-            got.put(name, flag, f"(`--{name.replace('_', '-')}`)")
+            got.put(name, flag, f"(`--{name.replace('_', '-')}`)" if spelt == "--" else f"(`{name}=`)")
     if got.mistakes:
         raise AmpError(got.mistakes)
     options = RunOptions(**got.values, per_layer=got.per_layer, origins=got.origins)  # type: ignore[arg-type]  # check_value has checked each type

@@ -33,6 +33,16 @@ def check_path(path: str) -> None:
         raise error("AMP718", f"predictions can't be written to `{path}`", help=f"give a name that ends in {ends}, or `-`")
 
 
+def with_integers(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Array]]:
+    """Return the outputs with int64 arrays where the program computes integers (`argmax`, an int field): an engine's messages are all float32."""
+    integer = {name for name, kind in output_types(graph).items() if kind.integer}
+    return {name: [_rounded(a) for a in arrays] if name in integer else arrays for name, arrays in outputs.items()}
+
+
+def _rounded(a: Array) -> Array:
+    return np.rint(a).astype(np.int64)
+
+
 def columns(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Any]]:
     """Return for each output one Python value per instance: a number, a list, or a list of lists."""
     return {name: [_value(a, kind, name in _looped(graph)) for a in outputs[name]] for name, kind in output_types(graph).items() if name in outputs}
@@ -46,7 +56,7 @@ def _looped(graph: Graph) -> set[str]:
 def _value(a: Array, kind: Type, many: bool) -> Any:
     table = np.asarray(a).reshape(-1, kind.cols)
     if kind.integer:
-        table = np.rint(table).astype(np.int64)
+        table = _rounded(table)
     rows = table[:, 0] if kind.cols == 1 else table
     if kind.rows == "" and not many:
         return rows[0].tolist() if len(rows) else None  # None: in a branch that the instance didn't take

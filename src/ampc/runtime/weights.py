@@ -178,6 +178,12 @@ def _by_plain_name(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Return the names as text, at most `most` of them."""
+    every = [f"`{n}`" for n in names]
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
 def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(str(int(s)) for s in shape) + "]"
 
