@@ -55,6 +55,13 @@ def ampc_run(*args: str) -> Result:
     return CliRunner().invoke(APP, ["m.json", *args])
 
 
+def refused_run(*args: str) -> tuple[str, str, str | None]:
+    result = ampc_run(*args)
+    assert isinstance(result.exception, AmpError), result.output
+    d = result.exception.diagnostics[0]
+    return d.code, d.message, d.help
+
+
 def done(*args: str) -> Result:
     result = ampc_run(*args)
     assert result.exception is None, result.exception
@@ -133,8 +140,67 @@ def test_pytorch_names_out_and_in() -> None:
     from safetensors.numpy import load_file
 
     assert list(load_file("t.safetensors")) == ["w.weight"]
+    for args in (["--init", "t.safetensors"], ["--init", "t.safetensors", "--init-partial"]):
+        assert refused_run("--evaluate", "--data", "data", *args) == (
+            "AMP710", "the weights in `t.safetensors` have the names of a PyTorch state dict",
+            'add `--names torch`, in Python `names="torch"`; `--names FILE` maps other names',
+        )  # fmt: skip
+    done("--evaluate", "--data", "data", "--init", "w=t.safetensors", "--names", "torch")
     done("--data", "data", "-o", "next", "--init", "t.safetensors", "--names", "torch", "--epochs", "0")
     assert Path("next/summary.json").is_file()
+
+
+def test_the_export_is_the_best_epoch_as_a_run_folder_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors.numpy import load_file
+
+    done("--data", "data", "-o", "out", "--export-torch", "t.safetensors", "--learning-rate", "0.2", "--set", "watch=loss", "--on-nan", "ignore")
+    best, last = load_file("out/best.safetensors")["w.w"], load_file("out/weights.safetensors")["w.w"]
+    assert load_file("t.safetensors")["w.weight"] == best != last
+
+
+def test_weights_of_a_folder_and_of_one_layer() -> None:
+    from ampc.runtime.weights import save_weights
+
+    done("--data", "data", "-o", "out")
+    for source in ("out/checkpoints/000002", "w=out", "w=out/checkpoints/000001"):
+        done("--evaluate", "--data", "data", "--init", source)
+    save_weights(Path("all.safetensors"), {"w.w": np.full((1, 1), 3, np.float32), "mind.b": np.zeros(3, np.float32)})
+    program = Program(MANIFEST)
+    program.load_weights("w=all.safetensors")
+    assert program.parameters is not None and program.parameters["w.w"] == 3
+    assert refused_run("--evaluate", "--data", "data", "--init", "out/checkpoints") == (
+        "AMP711", "the folder `out/checkpoints` holds no weights", "give a run folder, one of its `checkpoints/<n>`, or a safetensors file",
+    )  # fmt: skip
+    save_weights(Path("mind.safetensors"), {"mind.b": np.zeros(3, np.float32), "mind.w": np.zeros(3, np.float32)})
+    result = ampc_run("--evaluate", "--data", "data", "--init", "w=mind.safetensors")
+    assert isinstance(result.exception, AmpError)
+    assert result.exception.diagnostics[0].notes == ("`w.w` [1, 1] is missing in the file",)
+
+
+def test_names_that_dont_fit_are_listed_in_order_and_not_all() -> None:
+    from ampc.runtime.weights import fit
+
+    arrays = {f"x{i:02}.w": np.zeros(1, np.float32) for i in range(30)}
+    with pytest.raises(AmpError) as caught:
+        fit(arrays, {"w.w": (1, 1)}, "f")
+    d = caught.value.diagnostics[0]
+    assert d.notes[0] == "`w.w` [1, 1] is missing in the file"
+    assert d.notes[1:3] == tuple(f"`x{i:02}.w` [1] is in the file, but the program has no such parameter" for i in (0, 1))
+    assert len(d.notes) == 13 and d.notes[-1] == "19 more of the kind" and d.help is None
+
+
+def test_a_run_without_validation_data_says_so() -> None:
+    Path("data/valid.jsonl").rename("data/validate.jsonl")
+    looked = "looked for `valid.*`, `validation.*`, `val.*`, `dev.*`; `validate.jsonl` would have to be called `valid.jsonl`"
+    assert (
+        f"note: no validation data in `data` ({looked}): `until` (`loss`) and the best epoch (`absolute_error`) are judged by the training data\n"
+        in done("--data", "data", "--until", "loss < 1 and train.loss < 1").stderr
+    )
+    assert (
+        "note: no validation data (`--valid FILE`, in Python `validation=`): the best epoch (`absolute_error`) is judged by the training data\n"
+        in done("--data", "data/train.jsonl", "--until", "train.loss < 1").stderr
+    )
+    assert "no validation" not in done("--data", "data/train.jsonl", "--valid", "data/validate.jsonl").stderr
 
 
 def test_a_data_error_leaves_nothing_behind() -> None:

@@ -56,7 +56,7 @@ def run(
     names: Annotated[
         str | None, typer.Option(metavar="MAP|torch", help="`--init` and `--export-torch` use PyTorch's names, by a map file or as they are.")
     ] = None,
-    export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the weights as a PyTorch state dict (safetensors) too.")] = None,
+    export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the best weights as a PyTorch state dict (safetensors).")] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Predict with the weights of `--init`; no training.")] = False,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Loss and metrics with the weights of `--init`; no training.")] = False,
     split: Annotated[str | None, typer.Option(metavar="train|valid|test", help="What `--infer` and `--evaluate` read of a folder.")] = None,
@@ -97,6 +97,8 @@ def run(
             inputs = {"manifest": str(manifest), "data": None if data is None else str(data), "valid": None if valid is None else str(valid)}
             summary = _train(program, options, inputs, output, force=force, resume=resume, quiet=quiet)
             if export_torch is not None:
+                assert summary.run_folder is not None
+                program.load_weights(summary.run_folder)  # the best ones, as for `--init RUN_DIR`
                 program.save_weights(export_torch, names=names or "torch")
             _print_summary(summary, program, as_json)
             if summary.exit_code:

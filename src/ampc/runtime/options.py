@@ -146,6 +146,9 @@ SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in dataclass
 PER_LAYER: tuple[str, ...] = tuple(name for name, s in SETTINGS.items() if s.per_layer)
 
 
+TABLES = ("run", "input")
+"""The tables of a settings file; `[input]` is there because a run folder's `config.toml` is one too."""
+
 NOT_SETTINGS: dict[str, str] = {
     **dict.fromkeys(("init", "weights", "checkpoint"), "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
     **dict.fromkeys(("valid", "val", "validation_data", "valid_data"), "validation data: the argument `validation=`, or `--valid`"),
@@ -318,6 +321,9 @@ def _take_config(got: _Collected, path: Path, layers: Mapping[str, Mapping[str, 
         got.mistakes.append(Diagnostic("AMP706", f"`{path}` can't be read as TOML: {str(e).lower()}"))
         return
     where = f"in `{path}`"
+    for key, value in document.items():
+        if key not in TABLES:
+            got.mistakes.append(_outside(key, value, where))
     table = document.get("run", {})
     if not isinstance(table, dict):
         got.mistakes.append(Diagnostic("AMP706", f"`run` {where} expects a table `[run]`, got `{shown(table)}`"))
@@ -326,10 +332,27 @@ def _take_config(got: _Collected, path: Path, layers: Mapping[str, Mapping[str, 
         if name != "layer":
             got.put(name, value, where)
             continue
-        for layer, settings in value.items() if isinstance(value, dict) else ():
-            if layer_members(layer, layers):  # the file may serve several models: a layer of another one is none of ours
-                for key, v in settings.items() if isinstance(settings, dict) else ():
+        tables = value.items() if isinstance(value, dict) else [("", value)]
+        for layer, settings in tables:
+            if not isinstance(settings, dict):
+                text = f"`run.layer{'.' if layer else ''}{layer}` {where} expects a table, got `{shown(settings)}`"
+                got.mistakes.append(Diagnostic("AMP706", text, help=f"settings of a layer stand in `[run.layer.{layer or 'NAME'}]`"))
+            elif layer_members(layer, layers):  # the file may serve several models: a layer of another one is none of ours
+                for key, v in settings.items():
                     got.put_layer(layer, key, v, where, layers)
+
+
+def _outside(key: str, value: object, where: str) -> Diagnostic:
+    """Return the mistake of a key or a table of a settings file that no setting is read from."""
+    if not isinstance(value, dict):
+        hint = f"write it below a line `[run]`: `{key} = {shown(value)}`" if key in SETTINGS else "settings stand below a line `[run]`"
+        return Diagnostic("AMP706", f"`{key}` {where} stands outside of the table `[run]`", help=hint)
+    if key == "layer":
+        hint = f"settings of a layer stand in `[run.layer.{next(iter(value), 'NAME')}]`"
+    else:
+        near = did_you_mean(key, ("run",))
+        hint = "did you mean `[run]`?" if near else "settings stand in `[run]`, those of a layer in `[run.layer.NAME]`"
+    return Diagnostic("AMP706", f"the table `[{key}]` {where} is none that is read", help=hint)
 
 
 def _take_set(got: _Collected, text: str, layers: Mapping[str, Mapping[str, Value]], model_parameters: set[str]) -> None:

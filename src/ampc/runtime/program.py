@@ -111,11 +111,12 @@ class Program:
     def load_weights(self, *sources: str | Path, names: str | Path | None = None, partial: bool = False) -> list[str]:
         """Take over parameters from safetensors files, later ones winning; return the names left out (empty unless `partial`).
 
-        A source is a file of the whole program, a run folder (its best weights, else its last), or "layer=file" for one layer. `names`: the file
-        holds a PyTorch state dict; a map file, or "torch" where modules are called as the layers. Raises AMP705, AMP710, AMP711, AMP712.
+        A source is a file of the whole program, a run folder (its best weights, else its last), a checkpoint's folder, or "layer=file" for one
+        layer. `names`: the file holds a PyTorch state dict; a map file, or "torch" where modules are called as the layers. Raises AMP705, AMP710,
+        AMP711, AMP712.
         """
         found, left = weights.initialise(
-            [_weights_file(str(s)) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial
+            [str(s) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial
         )
         self.parameters = {**(self.parameters or {}), **found}
         return left
@@ -216,7 +217,7 @@ class Program:
         folder = None if where is None else RunFolder(Path(where), force=force)
         training, valid = self.split_data(data, validation, options)
         self._last = None  # moments and accumulators of an earlier run are none of this one's
-        session = self.session(options, folder=folder, inputs={"data": data if isinstance(data, str) else None}, on_event=on_event)
+        session = self.session(options, folder=folder, inputs={"data": str(data) if isinstance(data, (str, Path)) else None}, on_event=on_event)
         try:
             return session.train(training, valid, resume=None if resume is None else Path(resume))
         finally:
@@ -249,12 +250,6 @@ class Program:
         self.check_outputs()
         self.check_weights()
         return with_integers(self.graph, self.session(options, on_event=on_event).predict(self.read_unlabelled(data, split)))
-
-
-def _weights_file(source: str) -> str:
-    """Return the best weights of a run folder, else its last; another source as it is."""
-    folder = Path(source)
-    return str(folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "weights.safetensors")) if folder.is_dir() else source
 
 
 def stored_settings(folder: Path) -> dict[str, Value]:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ampc.data import no_validation
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import AmpError, did_you_mean, error
 from ampc.ir.graph import Graph
@@ -166,6 +167,8 @@ class Session:
                     self.on_event(
                         Note(f"{training.skipped} of {training.n + training.skipped} training instances are left out: a value isn't finite")
                     )
+                if validation is None:
+                    self.on_event(Note(self._unvalidated()))
                 self._epochs(training, validation, interrupts)
         except StopNow as stop:
             self._finish("interrupted", began, stop.exit_code)
@@ -175,6 +178,14 @@ class Session:
             raise
         code = interrupts.exit_code if self.summary.stopped == "interrupted" else 0
         return self._finish(self.summary.stopped, began, code)
+
+    def _unvalidated(self) -> str:
+        """Return the note of a run without validation data: where it was looked for, and what is judged by the training passes instead."""
+        named = [] if self.condition is None else [n for n in until.names(self.condition) if not n.startswith("train.")]
+        judged = [f"`until` (`{named[0]}`)"] if named else []
+        judged += [f"the best epoch (`{self.watch}`)"]
+        text = f"{' and '.join(judged)} {'are' if len(judged) > 1 else 'is'} judged by the training data"
+        return f"{no_validation(self.inputs.get('data'))}: {text}"
 
     def _epochs(self, training: Dataset, validation: Dataset | None, interrupts: Interrupts) -> None:
         state, o = self.state, self.options
