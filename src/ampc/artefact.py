@@ -15,7 +15,7 @@ import msgspec
 
 from ampc import view
 from ampc.compiler import Compilation
-from ampc.diagnostics import AmpError, error, printable
+from ampc.diagnostics import AmpError, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.manifest import FILE_NAME, FORMAT, Manifest, to_bytes
 from ampc.place import Placement, estimate
@@ -47,7 +47,7 @@ def write(done: Compilation, folder: str | Path | None = None) -> Path:
         _swap(temporary, out)
         return out
     except OSError as e:
-        raise error("AMP921", f"`{shown}` cannot be written: {(e.strerror or str(e)).lower()}", exit_code=4) from None
+        raise error("AMP921", f"`{shown}` cannot be written: {(e.strerror or str(e)).lower()}", help=write_remedy(out, e), exit_code=4) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 
@@ -82,6 +84,16 @@ def _files(d: Diagnostic) -> set[str]:
 def error(code: str, message: str, *, help: str | None = None, notes: tuple[str, ...] = (), exit_code: int = 1) -> AmpError:
     """Return an `AmpError` with one diagnostic that has no place in a source text."""
     return AmpError(Diagnostic(code, message, notes=notes, help=help), exit_code)
+
+
+def write_remedy(path: Path, e: OSError) -> str:
+    """Return what to do where the system refused to write `path`."""
+    folder = path.parent
+    if e.errno == errno.ENOENT:
+        return f"make the folder `{printable(str(folder))}` first, or give another path with `-o`"
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, or give another path with `-o`"
+    return "give a path that may be written with `-o`"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, Loss, Metric, Struct
 from ampc.place import Placement, Statistics, Target
@@ -90,7 +90,8 @@ def write_atomic(path: Path, content: bytes) -> None:
     except OSError as e:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-        raise error("AMP690", f"`{printable(str(path))}` cannot be written: {(e.strerror or str(e)).lower()}", exit_code=4) from None
+        reason = (e.strerror or str(e)).lower()
+        raise error("AMP690", f"`{printable(str(path))}` cannot be written: {reason}", help=write_remedy(path, e), exit_code=4) from None
 
 
 def _umask() -> int:

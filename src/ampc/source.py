@@ -39,7 +39,9 @@ def read_source(path: str | Path) -> Source:
         if not file.exists() and "/" not in given and given in bundled_models():
             return remember(f"{given}.amp", (resources.files("ampc") / "models" / f"{given}.amp").read_bytes(), shown)
         if file.is_dir():
-            raise error("AMP910", f"`{shown}` is a folder, expected a file with a model")
+            compiled = (file / "manifest.json").is_file()
+            remedy = f"it is a compiled model: `ampc run {shown}` runs it; to compile again, name the `.amp` file" if compiled else None
+            raise error("AMP910", f"`{shown}` is a folder, expected a file with a model", help=remedy)
         with file.open("rb") as stream:
             return remember(file.name, stream.read(MAX_BYTES + 1), shown)
     except FileNotFoundError:

@@ -56,6 +56,10 @@ def test_text_of_set(text: str, value: Any) -> None:
     assert parse_value(text) == value
 
 
+def test_set_can_take_a_condition_away() -> None:
+    assert resolve(sets=["until=", "watch="], train={"until": "loss < 1", "watch": "loss"}).until == ""
+
+
 @pytest.mark.parametrize(
     ("sets", "code", "message", "help"),
     [

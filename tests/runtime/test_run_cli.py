@@ -241,16 +241,16 @@ def test_poisoned_rows_are_named_or_skipped() -> None:
         (["--data", "data", "--init", "absent"], "AMP711", "`absent` can't be read: no such file or directory", 1),
         (["--data", "data", "--init", "v=absent"], "AMP705", "`--init v=absent`: the model has no layer `v`", 1),
         (["--data", "data", "--config", "absent.toml"], "AMP706", "there is no settings file `absent.toml`", 1),
-        (["--data", "data", "--epochs", "-1"], "AMP702", "`epochs` (`--epochs`) expects an integer at least 0 and at most 1e+09, got `-1`", 1),
-        (["--data", "data", "--workers", "999"], "AMP702", "`workers` (`--workers`) expects an integer at least 0 and at most 256, got `999`", 1),
-        (["--data", "data", "--mode", "asink"], "AMP702", "`mode` (`--mode`) expects one of `async`, `sync`, got `asink`", 1),
-        (["--data", "data", "--driver", "thread"], "AMP702", "`driver` (`--driver`) expects one of `threads`, `step`, got `thread`", 1),
-        (["--data", "data", "--learning-rate", "nan"], "AMP702", "`learning_rate` (`--learning-rate`) expects a number at least 0, got `nan`", 1),
-        (["--data", "data", "--set", "hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", 1),
-        (["--data", "data", "--set", "epoch=64"], "AMP701", "unknown setting `epoch` in `--set`", 1),
-        (["--data", "data", "--group-by-length"], "AMP714", "`group_by_length` needs groups, but `group` is 1", 1),
-        (["--data", "data", "--until", "acuracy > 1"], "AMP704", "`acuracy` is no value of this run", 1),
-        (["--data", "data", "--until", "accuracy >> 1"], "AMP703", "`until` expects a number, got `>`", 1),
+        (["--data", "data", "--epochs", "-1"], "AMP702", "`epochs` (`--epochs`) expects an integer at least 0 and at most 1e+09, got `-1`", 2),
+        (["--data", "data", "--workers", "999"], "AMP702", "`workers` (`--workers`) expects an integer at least 0 and at most 256, got `999`", 2),
+        (["--data", "data", "--mode", "asink"], "AMP702", "`mode` (`--mode`) expects one of `async`, `sync`, got `asink`", 2),
+        (["--data", "data", "--driver", "thread"], "AMP702", "`driver` (`--driver`) expects one of `threads`, `step`, got `thread`", 2),
+        (["--data", "data", "--learning-rate", "nan"], "AMP702", "`learning_rate` (`--learning-rate`) expects a number at least 0, got `nan`", 2),
+        (["--data", "data", "--set", "hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", 2),
+        (["--data", "data", "--set", "epoch=64"], "AMP701", "unknown setting `epoch` in `--set`", 2),
+        (["--data", "data", "--group-by-length"], "AMP714", "`group_by_length` needs groups, but `group` is 1", 2),
+        (["--data", "data", "--until", "acuracy > 1"], "AMP704", "`acuracy` is no value of this run", 2),
+        (["--data", "data", "--until", "accuracy >> 1"], "AMP703", "`until` expects a number, got `>`", 2),
         (["--infer", "--init", "x", "--data", "data", "-o", "p.csv"], "AMP711", "`x` can't be read: no such file or directory", 1),
     ],
 )
@@ -261,6 +261,35 @@ def test_wrong_command_line(args: list[str], code: str, message: str, exit_code:
     assert (d.code, d.message, result.exception.exit_code) == (code, message, exit_code)
     assert d.help or d.code in ("AMP702", "AMP711")
     assert not Path("runs").exists()
+
+
+def test_predictions_need_a_folder_that_is_there() -> None:
+    done("--data", "data", "-o", "out")
+    assert refused_run("--infer", "--init", "out", "--data", "data", "-o", "nodir/p.parquet") == (
+        "AMP730", "`nodir/p.parquet` can't be written: no such file or directory", "make the folder `nodir` first, or give another path with `-o`",
+    )  # fmt: skip
+
+
+def test_data_that_isnt_there() -> None:
+    for args, remedy in (
+        (["--data", "data", "--valid", "nope.jsonl"], "give the path of a data file, from the current folder on"),
+        (["--data", "dta"], "did you mean `data`?"),
+        (["--data", "elsewhere"], "`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`"),
+    ):
+        assert refused_run(*args) == ("AMP801", f"there is no data folder or file `{args[-1]}`", remedy)
+
+
+def test_watch_of_the_validation() -> None:
+    assert refused_run("--data", "data", "--set", "watch=valid.loss") == (
+        "AMP704", "`watch` names `valid.loss`, which is no value of this run", "did you mean `loss`? That is the value of the validation",
+    )  # fmt: skip
+
+
+def test_a_condition_in_a_file_has_no_place_in_a_flag() -> None:
+    Path("ampc.toml").write_text("[run]\nuntil = 'acc > 1'\n")
+    result = ampc_run("--data", "data")
+    assert isinstance(result.exception, AmpError) and result.exception.exit_code == 1
+    assert "-->" not in str(result.exception) and "= note: `until` in `ampc.toml`" in str(result.exception)
 
 
 def test_unknown_flag_is_a_usage_error() -> None:

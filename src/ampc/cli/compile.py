@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ampc.cli.errors import OUTPUT, note
-from ampc.diagnostics import error, printable
+from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
     from ampc.compiler import Compilation
@@ -26,6 +26,9 @@ class Emit(StrEnum):
     kernels = "kernels"
     manifest = "manifest"
 
+
+OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510")
+"""Mistakes in the values of `--set`, `--disable-pass` and `--strategy`: the command is wrong, not the model."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -91,10 +94,15 @@ def compile_model(
 
     overrides = parse_sets(sets or [])
     hardware = place.load_target(target or default_target()) if stop_after == "place" else None
-    return compile_source(
-        read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
-        stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
-    )
+    try:
+        return compile_source(
+            read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
+            stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+        )
+    except AmpError as e:
+        if all(d.code in OF_OPTIONS for d in e.diagnostics):
+            raise AmpError(e.diagnostics, exit_code=2) from None
+        raise
 
 
 def statistics_from(data: str | None) -> Callable[[Graph], Statistics]:

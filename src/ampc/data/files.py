@@ -78,7 +78,7 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
         raise error(
             "AMP801",
             f"there is no data folder or file `{path}`",
-            help="`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`",
+            help=_elsewhere(path),
         )
     names = sorted(p for p in _listed(path) if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith("."))
     found = {split: files for split, words in SPLITS.items() if (files := _split(path, names, words))}
@@ -91,6 +91,16 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
                 help=f"name the file {_or(f'`{split}{s}`' for s in ('.parquet', '.arrow', '.jsonl'))}, or `{split}-*.parquet` for shards",
             )
     return found
+
+
+def _elsewhere(path: Path) -> str:
+    """Return what to do where `path` isn't there: the nearest name beside it, else what it could have been."""
+    beside = [str(p) for p in _listed(path.parent) if p.is_dir() or p.suffix.lower() in SUFFIXES] if path.parent.is_dir() else []
+    if near := did_you_mean(str(path), beside):
+        return near
+    if path.suffix.lower() in SUFFIXES:
+        return "give the path of a data file, from the current folder on"
+    return "`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`"
 
 
 def split_to_predict(where: str | Path, split: str | None = None) -> str:

@@ -300,13 +300,14 @@ def resolve(
         got.put(name, value, "in the `train:` block")
     for name, value in (resumed or {}).items():
         got.put(name, value, "in the resumed run")
+    elsewhere = len(got.mistakes)
     for text in sets:
         _take_set(got, text, layers, set(model_parameters))
     for name, flag in (flags or {}).items():
         if flag is not None:
             got.put(name, flag, f"(`--{name.replace('_', '-')}`)" if spelt == "--" else f"(`{name}=`)")
     if got.mistakes:
-        raise AmpError(got.mistakes)
+        raise AmpError(got.mistakes, exit_code=1 if elsewhere or spelt != "--" else 2)
     options = RunOptions(**got.values, per_layer=got.per_layer, origins=got.origins)  # type: ignore[arg-type]  # check_value has checked each type
     _check_together(options)
     return options
@@ -358,7 +359,8 @@ def _outside(key: str, value: object, where: str) -> Diagnostic:
 def _take_set(got: _Collected, text: str, layers: Mapping[str, Mapping[str, Value]], model_parameters: set[str]) -> None:
     name, equals, value = text.partition("=")
     name = name.strip()
-    if not equals or not name or not value.strip():
+    emptied = name in SETTINGS and SETTINGS[name].kind == "str" and not SETTINGS[name].choices  # `until=` takes a condition away
+    if not equals or not name or (not value.strip() and not emptied):
         got.mistakes.append(
             Diagnostic("AMP706", f"`--set {text}` expects `name=value` or `layer.name=value`", help="for instance `--set learning_rate=0.1`")
         )
@@ -383,7 +385,13 @@ def _check_together(o: RunOptions) -> None:
             Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`")
         )
     if mistakes:
-        raise AmpError(mistakes)
+        given = any(is_command(o.origins.get(name, "")) for name in ("group_by_length", "group", "mode", "staleness"))
+        raise AmpError(mistakes, exit_code=2 if given else 1)
+
+
+def is_command(origin: str) -> bool:
+    """Whether the origin of a setting is the command line."""
+    return origin.startswith(("(`--", "in `--set`"))
 
 
 # ------------------------------------------------------------------------------------------ writing them down

@@ -6,7 +6,9 @@ What no message wrote is null.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Output, Type
 from ampc.runtime.events import Array
-from ampc.runtime.weights import write_bytes
+from ampc.runtime.weights import cannot_write, write_bytes
 
 SUFFIXES = (".parquet", ".arrow", ".jsonl")
 
@@ -31,6 +33,8 @@ def check_path(path: str) -> None:
     if path != "-" and Path(path).suffix not in SUFFIXES:
         ends = ", ".join(f"`{s}`" for s in SUFFIXES)
         raise error("AMP718", f"predictions can't be written to `{path}`", help=f"give a name that ends in {ends}, or `-`")
+    if path != "-" and not Path(path).parent.is_dir():  # before anything is computed
+        raise cannot_write(Path(path), OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
 
 def with_integers(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Array]]:

@@ -19,16 +19,17 @@ import numpy as np
 
 from ampc.data import no_validation
 from ampc.data.dataset import Dataset
-from ampc.diagnostics import AmpError, did_you_mean, error
+from ampc.diagnostics import AmpError, error
 from ampc.ir.graph import Graph
-from ampc.runtime import checkpoint, schedule, until
+from ampc import until
+from ampc.runtime import checkpoint, schedule
 from ampc.runtime.checkpoint import State
 from ampc.runtime.contract import EngineFactory, EngineLike, Order
 from ampc.runtime.events import Array, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
 from ampc.runtime.interrupts import Interrupts, StopNow
-from ampc.runtime.options import RunOptions
+from ampc.runtime.options import RunOptions, is_command
 from ampc.runtime.run_folder import RunFolder, version
-from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, metric_names, undefined_reasons
+from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons
 from ampc.runtime.weights import shapes
 
 UNDONE_LIMIT = 3
@@ -71,19 +72,30 @@ class Session:
         """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to begin with (or some)."""
         self.graph, self.options, self.make_engine, self.program = graph, options, make_engine, program
         self.folder, self.inputs, self.initial, self.on_event = folder, inputs or {}, initial, on_event
-        self.metrics = metric_names(graph)
-        self.condition = until.parse(options.until) if options.until.strip() else None
-        self.known = ["loss", *self.metrics, "train.loss", *(f"train.{m}" for m in self.metrics)]
-        if self.condition is not None:
-            until.check_names(self.condition, options.until, self.known)
-        self.watch = options.watch or (self.metrics[0] if self.metrics else "loss")
-        if self.watch not in self.known:
-            hint = did_you_mean(self.watch, self.known) or "this run has " + ", ".join(f"`{k}`" for k in self.known)
-            raise error("AMP704", f"`watch` names `{self.watch}`, which is no value of this run", help=hint)
+        metrics = until.metric_names(graph)
+        self.watch = options.watch or (metrics[0] if metrics else "loss")
+        self.condition = self._conditions()
         self.rising = is_better_when_higher(graph, self.watch)
         self.state = _State()
         self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
         self._engine: EngineLike | None = None
+
+    def _conditions(self) -> until.Condition | None:
+        """Return the condition of `until`; it and `watch` may only name what the run has. Raises AMP703, AMP704 (exit 2 for a flag)."""
+        known, o, name = until.values(self.graph), self.options, "until"
+        try:
+            condition = until.parse(o.until) if o.until.strip() else None
+            if condition is not None:
+                until.check_names(condition, o.until, known)
+            name = "watch"
+            until.check_watch(self.watch, known)
+            return condition
+        except AmpError as e:
+            origin = o.origins.get(name, "")
+            if is_command(origin):
+                raise AmpError(e.diagnostics, exit_code=2) from None
+            (d,) = e.diagnostics  # its place is one in a flag
+            raise AmpError(dataclasses.replace(d, primary=None, notes=(*d.notes, *([f"`{name}` {origin}"] if origin else [])))) from None
 
     # ------------------------------------------------------------------------------------------ the engine
 

@@ -62,11 +62,6 @@ class Summary:
             self.staleness[layer] = {"mean": mean_staleness(total), "max": largest, "histogram": total}
 
 
-def metric_names(graph: Graph) -> list[str]:
-    """Return the names of the program's metrics, in order, each once."""
-    return list(dict.fromkeys(n.name or n.op for n in graph.nodes if isinstance(n, Metric)))
-
-
 def is_better_when_higher(graph: Graph, name: str) -> bool:
     """Return whether a larger value of a loss or metric is the better one: all but losses and errors."""
     bare = name.removeprefix("train.")

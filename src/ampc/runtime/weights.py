@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, write_remedy
 from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph
 
@@ -63,7 +63,7 @@ def sync_folder(path: Path) -> None:
 def cannot_write(path: Path, e: OSError) -> AmpError:
     """Return the error for a file that could not be written: the disk is full, or it isn't allowed."""
     reason = (e.strerror or str(e)).lower()
-    return error("AMP730", f"`{path}` can't be written: {reason}", help="free some space, or give another folder with `-o`", exit_code=4)
+    return error("AMP730", f"`{path}` can't be written: {reason}", help=write_remedy(path, e), exit_code=4)
 
 
 def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
