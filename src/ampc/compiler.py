@@ -71,7 +71,7 @@ def compile_source(
     graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=lambda name, made: graphs.__setitem__(name, made))
     if finished("passes", graph=graph):
         return done
-    target = target or place.load_target(default_target())
+    target = target or place.this_machine()
     seen = statistics(graph)
     placement = place.place(graph, target, strategy, seen)
     manifest = Manifest(graph, placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
@@ -117,10 +117,4 @@ def compile_file(
     return done.manifest
 
 
-def default_target() -> str:
-    """Return the largest bundled CPU target with no more devices than there are usable cores."""
-    cores = place.usable_cores()
-    return f"cpu-{max(n for n in (1, 2, 4, 8) if n <= max(1, cores))}"
-
-
-__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "default_target"]
+__all__ = ["STAGES", "Compilation", "compile_file", "compile_source"]

@@ -178,6 +178,23 @@ def test_compile_replaces_what_it_wrote_and_nothing_else(ampc: Any) -> None:
     assert ampc("compile", "list_reduction", "-o", "empty").status == 0
 
 
+def test_quiet_prints_the_folder_alone(ampc: Any) -> None:
+    done = ampc("compile", "list_reduction", "-q")
+    assert (done.out, done.err) == ("list_reduction.ampx\n", "")
+
+
+def test_compile_leaves_the_model_of_another_file_alone(ampc: Any) -> None:
+    for name in ("one", "two"):
+        Path(f"{name}.amp").write_text(UNTIL.replace("mean_error", "error").replace("        until", "        # until").replace("        watch", "        # watch").replace("    train:\n", ""))
+    assert ampc("compile", "one.amp").status == 0
+    assert ampc("compile", "one.amp", "-q").err == ""
+    done = ampc("compile", "two.amp")
+    assert (done.status, done.errors()) == (1, ["error[AMP920]: `m.ampx` holds a model that was compiled from another file, `one.amp`"])
+    assert "= help: give another folder with `-o`, or replace it with `--force`" in done.err
+    assert ampc("compile", "two.amp", "--force").status == 0
+    assert '"two.amp"' in Path("m.ampx/manifest.json").read_text()
+
+
 def test_spaces_and_letters_of_any_kind_in_paths(ampc: Any) -> None:
     folder = Path("my models/über #1")
     folder.mkdir(parents=True)

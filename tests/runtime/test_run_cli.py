@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import ampc.manifest
+from ampc.cli.errors import OUTPUT
 from ampc.cli.run import run
 from ampc.diagnostics import AmpError
 from ampc.manifest import Manifest
@@ -117,6 +119,47 @@ def test_resume_goes_on_with_the_settings_and_data_of_the_run() -> None:
     assert tomllib.loads(Path("out/config.toml").read_text())["run"]["layer"] == {"w": {"momentum": 0.5}}
     other = ampc_run("--resume", "out", "--epochs", "5", "--seed", "9")
     assert isinstance(other.exception, AmpError) and other.exception.diagnostics[0].code == "AMP716"
+
+
+def test_verbose_says_what_is_done_with_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OUTPUT, "verbose", True)
+    said = re.sub(r"\d+\.\d+ s", "T", done("--data", "data", "-o", "out").stderr).splitlines()
+    assert said[:2] == ["read m.json T", "read data T"] and said[-1] == "compiled kernels T, trained and validated T, in all T"
+    said = re.sub(r"\d+\.\d+ s", "T", done("--evaluate", "--init", "out", "--data", "data").stderr).splitlines()
+    assert said == ["read m.json T", "read weights T", "read data T", "compiled kernels and evaluated T"]
+
+
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+
+    slow = FakeEngine.run
+
+    def run(self: FakeEngine, *args: Any, **how: Any) -> Any:
+        if how.get("epoch") == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return slow(self, *args, **how)
+
+    monkeypatch.setattr(FakeEngine, "run", run)
+    result = ampc_run("--data", "data", "-o", "out", "--epochs", "5")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "note: interrupted; `--resume out` goes on from the last checkpoint"
+
+
+def test_the_time_of_a_resumed_run_holds_that_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = FakeEngine.run
+
+    def run(self: FakeEngine, *args: Any, **how: Any) -> Any:
+        time.sleep(0.02)
+        return slow(self, *args, **how)
+
+    monkeypatch.setattr(FakeEngine, "run", run)
+    done("--data", "data", "-o", "out")
+    first = json.loads(Path("out/summary.json").read_text())
+    monkeypatch.setattr(FakeEngine, "run", slow)
+    done("--resume", "out", "--epochs", "3")
+    then = json.loads(Path("out/summary.json").read_text())
+    assert then["wall_s"] >= then["elapsed_s"] > first["elapsed_s"]
 
 
 def test_infer_needs_no_labels_and_writes_predictions() -> None:
@@ -234,6 +277,9 @@ def test_poisoned_rows_are_named_or_skipped() -> None:
         (["--split", "test", "--data", "data"], "AMP719", "`--split` belongs to `--infer` and `--evaluate`", 2),
         (["--split", "tset", "--infer", "--init", "x"], "AMP719", "`--split` expects `train`, `valid` or `test`", 2),
         (["--names", "torch", "--data", "data"], "AMP719", "`--names` belongs to `--init` and `--export-torch`", 2),
+        (["--valid", "v", "--infer", "--init", "x"], "AMP719", "`--valid` belongs to a training run", 2),
+        (["-o", "m.json", "--evaluate", "--init", "x"], "AMP719", "`--evaluate` writes no file, but `-o` names one", 2),
+        (["--force", "--evaluate", "--init", "x"], "AMP719", "`--force` overwrites, but `--evaluate` writes nothing", 2),
         (["--export-torch", "t", "--infer", "--init", "x"], "AMP719", "`--export-torch` belongs to a training run", 2),
         ([], "AMP719", "a run needs data", 2),
         (["--data", "data", "--resume", "absent"], "AMP708", "`absent` is no run folder: it has no readable `config.toml`", 1),
@@ -261,6 +307,16 @@ def test_wrong_command_line(args: list[str], code: str, message: str, exit_code:
     assert (d.code, d.message, result.exception.exit_code) == (code, message, exit_code)
     assert d.help or d.code in ("AMP702", "AMP711")
     assert not Path("runs").exists()
+
+
+def test_predictions_overwrite_nothing_unasked() -> None:
+    done("--data", "data", "-o", "out")
+    done("--infer", "--init", "out", "--data", "data")
+    for extra in ([], ["-o", "predictions.parquet"]):
+        assert refused_run("--infer", "--init", "out", "--data", "data", *extra) == (
+            "AMP718", "`predictions.parquet` is there already", "`--force` overwrites it, `-o` gives another name",
+        )  # fmt: skip
+    done("--infer", "--init", "out", "--data", "data", "--force")
 
 
 def test_predictions_need_a_folder_that_is_there() -> None:

@@ -90,7 +90,7 @@ class RunOptions:
 
     epochs: int = _f(10, "int", "how often the training data is passed through", low=0, high=10**9)
     until: str = _f("", "str", "stop once this holds after a validation, e.g. `accuracy >= 0.97`")
-    workers: int = _f(0, "int", "workers, dealt to at most one thread for each usable core; 0 takes one for each core", low=0, high=256)
+    workers: int = _f(0, "int", "workers, dealt to at most one thread for each usable core; 0 takes what the program was placed on", low=0, high=256)
     max_active_keys: int = _f(64, "int", "instances in flight at once (groups, where `group` is above 1)", low=1, high=1_000_000)
     min_update_frequency: int = _f(32, "int", "instances whose gradients a layer gathers before it updates itself", low=1, high=10**9, per_layer=True)
     group: int = _f(1, "int", "instances admitted and fired together", low=1, high=65536)

@@ -28,11 +28,13 @@ def output_types(graph: Graph) -> dict[str, Type]:
     return {n.name: graph.type_of(n.inputs[0]) for n in graph.nodes if isinstance(n, Output)}
 
 
-def check_path(path: str) -> None:
-    """Raise AMP718 for a name that doesn't say how to write; "-" is standard output, as JSON lines."""
+def check_path(path: str, *, force: bool = True) -> None:
+    """Raise AMP718 for a name that doesn't say how to write, or, without `force`, of a file that is there; "-" is standard output, as JSON lines."""
     if path != "-" and Path(path).suffix not in SUFFIXES:
         ends = ", ".join(f"`{s}`" for s in SUFFIXES)
         raise error("AMP718", f"predictions can't be written to `{path}`", help=f"give a name that ends in {ends}, or `-`")
+    if path != "-" and not force and Path(path).exists():
+        raise error("AMP718", f"`{path}` is there already", help="`--force` overwrites it, `-o` gives another name")
     if path != "-" and not Path(path).parent.is_dir():  # before anything is computed
         raise cannot_write(Path(path), OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
 

@@ -38,7 +38,10 @@ UNDONE_LIMIT = 3
 
 @dataclasses.dataclass(slots=True)
 class _State:
-    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them."""
+    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them.
+
+    `wall_s` and `compile_s` are those of the runs that this one resumes.
+    """
 
     epoch: int = 0
     instances: int = 0
@@ -51,6 +54,8 @@ class _State:
     since_best: int = 0
     time_to_target_s: float | None = None
     rates: list[float] = dataclasses.field(default_factory=list)
+    wall_s: float = 0.0
+    compile_s: float = 0.0
     undone: int = 0
 
 
@@ -78,6 +83,7 @@ class Session:
         self.rising = is_better_when_higher(graph, self.watch)
         self.state = _State()
         self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
+        self.began = time.perf_counter()
         self._engine: EngineLike | None = None
 
     def _conditions(self) -> until.Condition | None:
@@ -153,7 +159,7 @@ class Session:
         summary with `interrupted`; a second one raises `StopNow`. Raises AmpError: before the first update for wrong input, AMP715 (exit 3)
         for a loss that isn't finite.
         """
-        began = time.perf_counter()
+        self.began = time.perf_counter()
         _not_empty(training)
         if validation is not None:
             _not_empty(validation)
@@ -183,13 +189,13 @@ class Session:
                     self.on_event(Note(self._unvalidated()))
                 self._epochs(training, validation, interrupts)
         except StopNow as stop:
-            self._finish("interrupted", began, stop.exit_code)
+            self._finish("interrupted", stop.exit_code)
             raise
         except AmpError as e:
-            self._finish("failed", began, e.exit_code)
+            self._finish("failed", e.exit_code)
             raise
         code = interrupts.exit_code if self.summary.stopped == "interrupted" else 0
-        return self._finish(self.summary.stopped, began, code)
+        return self._finish(self.summary.stopped, code)
 
     def _unvalidated(self) -> str:
         """Return the note of a run without validation data: where it was looked for, and what is judged by the training passes instead."""
@@ -366,6 +372,7 @@ class Session:
         step = checkpoint.next_step(self.folder.path)
         if best:
             s.best_step = step
+        wall_s, compile_s = self._spent()
         parts = [msgspec.to_builtins(dataclasses.replace(p, outputs={}, instances_done=None)) for p in s.parts]
         record = State(
             step=step,
@@ -385,6 +392,8 @@ class Session:
             time_to_target_s=s.time_to_target_s,
             partial=parts,
             rates=s.rates,
+            wall_s=wall_s,
+            compile_s=compile_s,
             updates=self.summary.updates,
             staleness={k: v["histogram"] for k, v in self.summary.staleness.items()},
         )
@@ -393,6 +402,11 @@ class Session:
             self.folder.path, self.program, record, weights, self.engine.optimizer_state(), s.ledger, keep=o.keep, ampc_version=version()
         )
         self.folder.weights(weights, self.program)
+
+    def _spent(self) -> tuple[float, float]:
+        """Return (wall time, compilation) of this run and those that it resumes, in seconds."""
+        compiled = self._engine.compile_seconds if self._engine is not None else 0.0
+        return self.state.wall_s + time.perf_counter() - self.began, self.state.compile_s + compiled
 
     def _load(self, folder: Path, training: Dataset) -> checkpoint.Checkpoint:
         """Take over the newest sound checkpoint. Raises AMP708, AMP709, or AMP716 if this run could not be the same."""
@@ -425,21 +439,22 @@ class Session:
             c.epochs_since_best if same else 0,
             None,
             list(c.rates),
+            max(c.wall_s, c.elapsed_s),  # a checkpoint of an older version tells none
+            c.compile_s,
         )
         self.summary.updates = dict(c.updates)
         self.summary.staleness = {k: {"mean": mean_staleness(h), "max": None, "histogram": h} for k, h in c.staleness.items()}
         self.summary.resumed_from = str(found.path)
         return found
 
-    def _finish(self, stopped: str, began: float, exit_code: int) -> Summary:
+    def _finish(self, stopped: str, exit_code: int) -> Summary:
         """Fill the summary and write it if there is a folder (there is none if nothing has begun)."""
         s, state = self.summary, self.state
         s.stopped, s.interrupted, s.exit_code = stopped, stopped == "interrupted", exit_code
         s.epochs, s.instances, s.elapsed_s, s.time_to_target_s = state.epoch, state.instances, state.elapsed_s, state.time_to_target_s
         s.target_reached = state.time_to_target_s is not None
         s.train_instances_per_s = statistics.median(state.rates) if state.rates else None
-        s.wall_s = time.perf_counter() - began
-        s.compile_s = self._engine.compile_seconds if self._engine is not None else 0.0
+        s.wall_s, s.compile_s = self._spent()
         if state.best_epoch is not None:
             s.best = {"value": state.best_value, "name": self.watch, "epoch": state.best_epoch}
         if self.folder is not None and self.folder.ours:

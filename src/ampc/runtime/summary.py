@@ -20,7 +20,7 @@ class Summary:
 
     train_instances_per_s: median over the epochs. validation: the last one (`loss` and metrics; None where undefined, `undefined` says why).
     time_to_target_s: training and validation until `until` first held, without compilation; None if it never did.
-    wall_s: all of `train`, with compilation. staleness: layer -> mean, max, histogram over the whole run.
+    wall_s: all of `train`, with compilation and with the runs that it resumes. staleness: layer -> mean, max, histogram over the whole run.
     """
 
     model: str

@@ -71,7 +71,16 @@ def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] |
     from safetensors.numpy import save
 
     # an empty set of tensors with an empty set of metadata comes out malformed, so no metadata are None
-    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata) if metadata else None)
+    content = save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata) if metadata else None)
+    if not metadata:
+        return content
+    # The library writes metadata in an order that is another one in each process; the same weights are to be the same bytes.
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors stay aligned
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
 def save_weights(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
