@@ -286,6 +286,11 @@ def test_every_code_that_the_source_raises_is_explained(ampc: Any) -> None:
     assert sorted(raised - set(all_codes())) == []
 
 
+def test_view_says_how_much_is_drawn(ampc: Any) -> None:
+    assert ampc("view", "gat", "-o", "g.dot").err == "g.dot: 47 nodes\n"
+    assert ampc("view", "gat", "-o", "g.dot", "--detail", "layers").err == "g.dot: 35 of 47 nodes\n"
+
+
 def test_view_writes_dot_to_stdout(ampc: Any) -> None:
     done = ampc("view", "list_reduction")
     assert done.out.startswith("digraph")

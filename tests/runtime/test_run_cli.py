@@ -505,7 +505,7 @@ def test_plain_display_is_one_line_an_epoch() -> None:
     show(Display(stream=stream))
     assert stream.getvalue() == (
         "note: row \\x1b[31m left out\n"
-        "epoch 1/2  loss 0.5  accuracy undefined  | valid  loss 0.25  | 10 instances/s  1.5 s  staleness 1.5  best\n"
+        "epoch 1/2  loss 0.5     accuracy undefined  | valid  loss 0.25    |        10 instances/s    1.5 s  staleness 1.5  best\n"
     )  # fmt: skip
 
 
