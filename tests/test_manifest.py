@@ -200,7 +200,7 @@ def test_a_layer_on_two_devices_is_refused() -> None:
 
 
 NOT_JSON = [
-    (b"", "AMP603: `m.json` is not JSON: expecting value at line 1, column 1"),
+    (b"", "AMP603: `m.json` is not JSON: it is empty"),
     (b'{"format": ', "AMP603: `m.json` is not JSON: expecting value at line 1, column 12"),
     (b"\xff{}", "AMP603: `m.json` is not JSON: byte 0 is not UTF-8"),
     (b'{"format": NaN}', "AMP603: `m.json` is not JSON: `NaN` is not a number"),
@@ -218,6 +218,22 @@ NOT_JSON = [
 @pytest.mark.parametrize(("content", "message"), NOT_JSON, ids=range(len(NOT_JSON)))
 def test_not_a_manifest(content: bytes, message: str) -> None:
     assert refused(content)[0] == message
+
+
+@pytest.mark.parametrize("content", [b"", b'{"format": ', b"\xff{}"])
+def test_a_manifest_that_was_cut_short_is_to_be_compiled_again(content: bytes) -> None:
+    with pytest.raises(AmpError) as caught:
+        from_bytes(content)
+    assert caught.value.diagnostics[0].help == "compile the program again: `ampc compile model.amp` writes the manifest anew"
+
+
+def test_a_program_is_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "expr.amp").write_text("model m():\n")
+    with pytest.raises(AmpError) as caught:
+        load(tmp_path / "expr.amp")
+    d = caught.value.diagnostics[0]
+    assert (d.code, d.message) == ("AMP604", f"`{tmp_path}/expr.amp` is a program, not a manifest")
+    assert d.help == f"compile it first: `ampc compile {tmp_path}/expr.amp`"
 
 
 def test_brackets_in_strings_do_not_nest() -> None:

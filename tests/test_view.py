@@ -17,10 +17,10 @@ import pytest
 from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Bcast, Cond, Isu
+from ampc.ir.nodes import Bcast, Cond, Dependents, Flatmap, Isu
 from ampc.place import Target, load_target, place
 from ampc.source import bundled_models, read_source
-from ampc.view import check_detail, dot, render, renderer
+from ampc.view import Detail, check_detail, describe, dot, render, renderer
 from sample_graphs import list_reduction, two_arms
 
 ODD = ["core:0", "tile<1,2>", 'say "hi"', "a->b", "node", "über", "back\\slash", "50%", "&amp;", '"><script>alert(1)</script>', "new\nline", "\x1b[31m"]
@@ -72,6 +72,36 @@ def test_the_coarse_picture_has_no_nodes_that_only_move_messages(name: str) -> N
     assert names < {f"n{n.id}" for n in graph.nodes}
     assert not names & {f"n{n.id}" for n in graph.nodes if isinstance(n, Bcast | Isu)}
     assert edges > 0
+
+
+def edges_of(name: str, detail: Detail) -> tuple[Graph, dict[tuple[str, str], dict[str, str]]]:
+    graph = compiler.compile_source(read_source(name), stop_after="passes").graph
+    assert graph is not None
+    drawing = parsed(dot(graph, detail=detail))
+    return graph, {(e.get_source(), e.get_destination()): e.get_attributes() for e in drawing.get_edges() if e.get_source().startswith("n")}
+
+
+@pytest.mark.parametrize(("name", "field"), [("child_sum_tree_lstm", "kid"), ("sentiment_tree_lstm", "left")])
+def test_what_wakes_waiting_elements_is_dashed(name: str, field: str) -> None:
+    graph, edges = edges_of(name, "paper")
+    woken = {f"n{n.id}": n for n in graph.nodes if isinstance(n, Flatmap) and isinstance(n.to, Dependents)}
+    dashed = {n.to.at.field for (_, reader), how in edges.items() if "dashed" in how.get("style", "") for n in [woken[reader]]}
+    assert field in dashed and "child.parent" not in dashed
+    _, coarse = edges_of(name, "layers")
+    assert any("dashed" in how.get("style", "") for how in coarse.values())
+
+
+def test_an_edge_of_the_coarse_picture_carries_what_its_source_sends() -> None:
+    graph, edges = edges_of("gat", "layers")
+    gathers = [n.id for n in graph.nodes if getattr(n, "op", "") == "gather"]
+    minds = {f"n{n.id}" for n in graph.nodes if getattr(n, "layer", "") in ("mind1", "mind2")}
+    labels = {how["label"] for (source, reader), how in edges.items() if source in {f"n{i}" for i in gathers} and reader in minds}
+    assert labels == {"< edge×16>"}  # the layer reads both ends side by side: 32 columns
+
+
+def test_scatter_says_how_it_reduces() -> None:
+    graph, _ = edges_of("gat", "paper")
+    assert {describe(graph, n) for n in graph.nodes if getattr(n, "op", "") == "scatter"} == {("scatter", "sum by target")}
 
 
 def test_pydot_reads_what_is_written() -> None:

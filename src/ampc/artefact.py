@@ -15,7 +15,7 @@ import msgspec
 
 from ampc import view
 from ampc.compiler import Compilation
-from ampc.diagnostics import AmpError, error, printable
+from ampc.diagnostics import AmpError, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.manifest import FILE_NAME, FORMAT, Manifest, to_bytes
 from ampc.place import Placement, estimate
@@ -23,11 +23,11 @@ from ampc.place import Placement, estimate
 SUFFIX = ".ampx"
 
 
-def write(done: Compilation, folder: str | Path | None = None) -> Path:
+def write(done: Compilation, folder: str | Path | None = None, *, force: bool = False) -> Path:
     """Write a finished compilation into `folder` (default: the model's name with `.ampx`, here) and return it.
 
-    A compiled model that stands there is replaced; any other folder or file is left alone. Raises AmpError AMP920 (something else is there),
-    AMP921 (exit code 4: the system refused).
+    A model that was compiled from a file of the same name is replaced, that of another file only with `force`; any other folder or file is left
+    alone. Raises AmpError AMP920 (something else is there), AMP921 (exit code 4: the system refused).
     """
     manifest = done.manifest
     assert manifest is not None
@@ -35,6 +35,12 @@ def write(done: Compilation, folder: str | Path | None = None) -> Path:
     shown = printable(str(out))
     if out.exists() and not _ours(out):
         raise error("AMP920", f"`{shown}` is there already and holds no compiled model", help="give another folder with `-o`")
+    other = [] if force else [name for name in _sources(out) if name not in manifest.sources]
+    if other:
+        raise error(
+            "AMP920", f"`{shown}` holds a model that was compiled from another file, `{printable(other[0])}`",
+            help="give another folder with `-o`, or replace it with `--force`",
+        )  # fmt: skip
     temporary: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +53,7 @@ def write(done: Compilation, folder: str | Path | None = None) -> Path:
         _swap(temporary, out)
         return out
     except OSError as e:
-        raise error("AMP921", f"`{shown}` cannot be written: {(e.strerror or str(e)).lower()}", exit_code=4) from None
+        raise error("AMP921", f"`{shown}` cannot be written: {(e.strerror or str(e)).lower()}", help=write_remedy(out, e), exit_code=4) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -62,6 +68,20 @@ def _ours(folder: Path) -> bool:
         with file.open("rb") as stream:
             return FORMAT.encode() in stream.read(200)
     return not any(folder.iterdir())
+
+
+def _sources(folder: Path) -> list[str]:
+    """Return the names of the files that the compiled model in `folder` comes from (none if there is none, or it can't be read)."""
+    try:
+        return list(msgspec.json.decode((folder / FILE_NAME).read_bytes(), type=_Sources).sources)
+    except (OSError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return []
+
+
+class _Sources(msgspec.Struct):
+    """What of a manifest says where it comes from."""
+
+    sources: dict[str, str] = {}
 
 
 def _swap(temporary: Path, out: Path) -> None:

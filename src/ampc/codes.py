@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import re
 
 from ampc.diagnostics import did_you_mean, error
 from ampc.explanation import Explanation
 
+GROUPS = "1xx and 2xx models, 3xx graphs, 4xx passes, 5xx placement, 6xx manifests, 7xx runs, 8xx data, 9xx the command line"
 PACKAGES = ("frontend", "lower", "ir", "passes", "place", "manifest", "codegen", "data", "runtime", "compiler", "view", "cli")
 
 
@@ -42,7 +44,8 @@ def explain(code: str) -> Explanation:
     wanted = code.strip().upper()
     wanted = wanted if wanted.startswith("AMP") else f"AMP{wanted}"
     if wanted not in known:
-        raise error("AMP900", f"there is no code `{code}`", help=did_you_mean(wanted, known) or "`ampc explain` without a code lists all of them")
+        near = None if re.fullmatch(r"AMP\d+", wanted) else did_you_mean(wanted, known)  # the nearest number is about something else
+        raise error("AMP900", f"there is no code `{code}`", help=near or f"`ampc explain` lists all of them: {GROUPS}")
     return known[wanted]
 
 

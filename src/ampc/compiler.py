@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ampc import frontend, place
-from ampc.diagnostics import did_you_mean, error, printable
+from ampc import frontend, place, until
+from ampc.diagnostics import AmpError, Label, Span, did_you_mean, error, printable
 from ampc.frontend import ast
 from ampc.ir.graph import Graph
 from ampc.manifest import Manifest
@@ -64,18 +64,43 @@ def compile_source(
     if finished("check"):
         return done
     lowered = lower.lower(model, dict(overrides or {}))
+    _check_conditions(model, lowered, source)
     graphs = {"lower": lowered}
     if finished("lower", graphs=graphs, graph=lowered):
         return done
     graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=lambda name, made: graphs.__setitem__(name, made))
     if finished("passes", graph=graph):
         return done
-    target = target or place.load_target(default_target())
+    target = target or place.this_machine()
     seen = statistics(graph)
     placement = place.place(graph, target, strategy, seen)
     manifest = Manifest(graph, placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
     finished("place", placement=placement, manifest=manifest)
     return done
+
+
+def _check_conditions(model: ast.Model, graph: Graph, source: Source) -> None:
+    """Raise AMP703 or AMP704, at the place in the source, if `until` or `watch` of the `train:` block is nothing that a run could obey."""
+    known = until.values(graph)
+    wrong = []
+    for s in model.settings:
+        if s.layer is not None or s.name not in ("until", "watch") or not isinstance(s.value, ast.Text) or not s.value.value.strip():
+            continue
+        try:
+            if s.name == "until":
+                until.check_names(until.parse(s.value.value), s.value.value, known)
+            else:
+                until.check_watch(s.value.value.strip(), known)
+        except AmpError as e:
+            (d,) = e.diagnostics
+            span = s.value.span
+            if d.primary is not None:  # a column of the condition
+                line = source.text.splitlines()[span.line - 1]
+                column = span.column + line.startswith(('"', "'"), span.column - 1) + d.primary.span.column - 1
+                span = Span(span.file, span.line, column, span.line, column + d.primary.span.end_column - d.primary.span.column)
+            wrong.append(dataclasses.replace(d, primary=Label(span), notes=()))
+    if wrong:
+        raise AmpError(wrong)
 
 
 def compile_file(
@@ -92,10 +117,4 @@ def compile_file(
     return done.manifest
 
 
-def default_target() -> str:
-    """Return the largest bundled CPU target with no more devices than there are usable cores."""
-    cores = place.usable_cores()
-    return f"cpu-{max(n for n in (1, 2, 4, 8) if n <= max(1, cores))}"
-
-
-__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "default_target"]
+__all__ = ["STAGES", "Compilation", "compile_file", "compile_source"]

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 
 WIDEST = 140  # columns of a source line that are shown, around the mark
+SOURCES: dict[str, str] = {}
+"""Name -> text of each source that was read in this process, so that errors can show its lines; `ampc.source` fills it."""
+
 NEWLINE = re.compile("\r\n|\r|\n")
 
 
@@ -56,17 +61,39 @@ class Diagnostic:
 
 
 class AmpError(Exception):
-    """One or more diagnostics. `exit_code` is the process's status: 1 wrong input, 3 failed run, 4 resources."""
+    """One or more `diagnostics`; as text, what the command line prints of them: message, place, source line, notes and help of each.
+
+    `exit_code` is what a command line ends with: 1 wrong input, 2 wrong command, 3 failed run, 4 resources.
+    """
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic], exit_code: int = 1) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
         self.exit_code = exit_code
-        super().__init__("\n".join(f"error[{d.code}]: {d.message}" for d in self.diagnostics))
+        # Taken now: another text of the same name may be read before this is shown.
+        self._sources = {file: SOURCES[file] for d in self.diagnostics for file in _files(d) if file in SOURCES}
+        super().__init__(self.diagnostics, exit_code)
+
+    def __str__(self) -> str:
+        return "\n".join(render(d, self._sources) for d in self.diagnostics)
+
+
+def _files(d: Diagnostic) -> set[str]:
+    return {label.span.file for label in ((d.primary,) if d.primary else ()) + d.secondary}
 
 
 def error(code: str, message: str, *, help: str | None = None, notes: tuple[str, ...] = (), exit_code: int = 1) -> AmpError:
     """Return an `AmpError` with one diagnostic that has no place in a source text."""
     return AmpError(Diagnostic(code, message, notes=notes, help=help), exit_code)
+
+
+def write_remedy(path: Path, e: OSError) -> str:
+    """Return what to do where the system refused to write `path`."""
+    folder = path.parent
+    if e.errno == errno.ENOENT:
+        return f"make the folder `{printable(str(folder))}` first, or give another path with `-o`"
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free some space, or give another path with `-o`"
+    return "give a path that may be written with `-o`"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, Loss, Metric, Struct
 from ampc.place import Placement, Statistics, Target
@@ -34,6 +34,7 @@ MAX_INTEGER = 2**53
 MAX_COLUMNS = 2**20
 MAX_PORTS = 2**20
 MAX_TEXT = 1000
+AGAIN = "compile the program again: `ampc compile model.amp` writes the manifest anew"
 
 
 class Manifest(Struct, frozen=True):
@@ -89,7 +90,8 @@ def write_atomic(path: Path, content: bytes) -> None:
     except OSError as e:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-        raise error("AMP690", f"`{printable(str(path))}` cannot be written: {(e.strerror or str(e)).lower()}", exit_code=4) from None
+        reason = (e.strerror or str(e)).lower()
+        raise error("AMP690", f"`{printable(str(path))}` cannot be written: {reason}", help=write_remedy(path, e), exit_code=4) from None
 
 
 def _umask() -> int:
@@ -120,6 +122,8 @@ def load(path: str | Path) -> Manifest:
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise error("AMP602", f"`{shown}` has {size} bytes, but a manifest has at most {MAX_BYTES}")
+        if file.suffix == ".amp":
+            raise error("AMP604", f"`{shown}` is a program, not a manifest", help=f"compile it first: `ampc compile {shown}`")
         content = file.read_bytes()
     except FileNotFoundError:
         raise error("AMP601", f"there is no manifest `{shown}`", help="`ampc compile model.amp` writes one") from None
@@ -160,7 +164,7 @@ def _parse(content: bytes, file: str) -> Any:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as e:
-        raise error("AMP603", f"`{file}` is not JSON: byte {e.start} is not UTF-8") from None
+        raise error("AMP603", f"`{file}` is not JSON: byte {e.start} is not UTF-8", help=AGAIN) from None
     depth = deepest(text)
     if depth > MAX_DEPTH:
         raise error("AMP602", f"`{file}` nests {depth} deep, but a manifest nests at most {MAX_DEPTH} deep")
@@ -184,7 +188,8 @@ def _parse(content: bytes, file: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_int=integer)
     except json.JSONDecodeError as e:
-        raise error("AMP603", f"`{file}` is not JSON: {e.msg.lower()} at line {e.lineno}, column {e.colno}") from None
+        what = "it is empty" if not text.strip() else f"{e.msg.lower()} at line {e.lineno}, column {e.colno}"
+        raise error("AMP603", f"`{file}` is not JSON: {what}", help=AGAIN) from None
 
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)|[\[{]|[\]}]', re.DOTALL)

@@ -7,12 +7,9 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-from ampc.diagnostics import did_you_mean, error, printable
+from ampc.diagnostics import SOURCES, did_you_mean, error, printable
 
 MAX_BYTES = 1 << 20
-
-_shown: dict[str, str] = {}
-"""Name -> text of each source that was read in this process."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +39,9 @@ def read_source(path: str | Path) -> Source:
         if not file.exists() and "/" not in given and given in bundled_models():
             return remember(f"{given}.amp", (resources.files("ampc") / "models" / f"{given}.amp").read_bytes(), shown)
         if file.is_dir():
-            raise error("AMP910", f"`{shown}` is a folder, expected a file with a model")
+            compiled = (file / "manifest.json").is_file()
+            remedy = f"it is a compiled model: `ampc run {shown}` runs it; to compile again, name the `.amp` file" if compiled else None
+            raise error("AMP910", f"`{shown}` is a folder, expected a file with a model", help=remedy)
         with file.open("rb") as stream:
             return remember(file.name, stream.read(MAX_BYTES + 1), shown)
     except FileNotFoundError:
@@ -61,13 +60,13 @@ def remember(name: str, content: bytes, shown: str) -> Source:
         text = content.decode("utf-8")
     except UnicodeDecodeError as e:
         raise error("AMP912", f"`{shown}` is not UTF-8 text: byte {e.start} is 0x{content[e.start]:02x}", help="is this a model?") from None
-    _shown[name] = text
+    SOURCES[name] = text
     return Source(name, text)
 
 
 def texts() -> dict[str, str]:
     """Return name -> text of all sources read so far, as `diagnostics.render` wants them."""
-    return dict(_shown)
+    return dict(SOURCES)
 
 
 __all__ = ["Source", "bundled_models", "read_source", "remember", "texts"]

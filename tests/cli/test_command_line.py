@@ -46,6 +46,18 @@ def ampc(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     return run
 
 
+UNTIL = """model m():
+    instance:
+        y: float
+    layer = Linear(1, 1)
+    p = layer(y)
+    loss squared(p, y)
+    metric absolute_error(p, y)
+    train:
+        until = absolute_error < 1 and acc >= 0.97
+        watch = valid.loss
+"""
+
 WRONG: list[tuple[str, int, str, str]] = [
     # command line, exit code, message, help
     ("complie m.amp", 2, "error[AMP901]: `ampc` has no verb `complie`", "did you mean `compile`?"),
@@ -61,15 +73,15 @@ WRONG: list[tuple[str, int, str, str]] = [
     ("compile list_reduction --set hidden", 2, "error[AMP902]: `--set hidden` expects `NAME=VALUE`", "for instance `--set hidden=64`"),
     ("compile list_reduction --set hidden=big", 2, "error[AMP902]: `--set hidden=` expects a number, `true` or `false`, got `big`", ""),
     ("compile list_reduction --set hidden=1 --set hidden=2", 2, "error[AMP902]: `--set` gives `hidden` twice", ""),
-    ("compile list_reduction --set hiden=64", 1, "error[AMP250]: unknown model parameter `hiden`", "did you mean `hidden`?"),
+    ("compile list_reduction --set hiden=64", 2, "error[AMP250]: unknown model parameter `hiden`", "did you mean `hidden`?"),
     ("compile list_reducton", 1, "error[AMP910]: there is no file `list_reducton`", "did you mean `list_reduction`?"),
     ("compile .", 1, "error[AMP910]: `.` is a folder, expected a file with a model", ""),
     ("compile binary.amp", 1, "error[AMP912]: `binary.amp` is not UTF-8 text: byte 0 is 0xff", "is this a model?"),
     ("compile big.amp", 1, "error[AMP911]: `big.amp` is larger than 1048576 bytes, which no model is", ""),
     ("compile list_reduction --target cpu3", 1, "error[AMP501]: there is no target `cpu3`", "did you mean `cpu-8`?"),
-    ("compile list_reduction --strategy best", 1, "error[AMP510]: there is no placement strategy `best`", "strategies are `balanced`, `round_robin`, `manual`"),
+    ("compile list_reduction --strategy best", 2, "error[AMP510]: there is no placement strategy `best`", "strategies are `balanced`, `round_robin`, `manual`"),
     ("compile list_reduction --strategy manual", 1, "error[AMP512]: manual placement needs a device for layer `embed`", ""),
-    ("compile list_reduction --disable-pass fold", 1, "error[AMP401]: there is no pass `fold`", ""),
+    ("compile list_reduction --disable-pass fold", 2, "error[AMP401]: there is no pass `fold`", ""),
     ("compile list_reduction -o full", 1, "error[AMP920]: `full` is there already and holds no compiled model", "give another folder with `-o`"),
     ("compile list_reduction -o binary.amp", 1, "error[AMP920]: `binary.amp` is there already and holds no compiled model", ""),
     ("compile list_reduction -o binary.amp/x", 4, "error[AMP921]: `binary.amp/x` cannot be written: ", ""),
@@ -79,8 +91,17 @@ WRONG: list[tuple[str, int, str, str]] = [
     ("view full", 1, "error[AMP601]: there is no manifest `full/manifest.json`", ""),
     ("view full --target cpu-2", 2, "error[AMP903]: `--target`, `--set` and `--strategy` are for a model; a manifest is placed already", "name the `.amp` file"),
     ("view list_reduction --detail most", 2, "error[AMP901]: `--detail` of `ampc view` must be one of `paper`, `layers`, got `most`", ""),
-    ("view list_reduction -o none/x.dot", 4, "error[AMP690]: `none/x.dot` cannot be written: no such file or directory", ""),
+    ("view list_reduction -o none/x.dot", 4, "error[AMP690]: `none/x.dot` cannot be written: no such file or directory", "make the folder `none` first, or give another path with `-o`"),
     ("explain AMP000", 1, "error[AMP900]: there is no code `AMP000`", ""),
+    ("explain AMP999", 1, "error[AMP900]: there is no code `AMP999`", "`ampc explain` lists all of them: 1xx and 2xx models, 3xx graphs, 4xx passes, 5xx placement, 6xx manifests, 7xx runs, 8xx data, 9xx the command line"),
+    ("run m.ampx --lr 0.1", 2, "error[AMP901]: `ampc run` has no option `--lr`", "did you mean `--learning-rate`?"),
+    ("run m.ampx --eval", 2, "error[AMP901]: `ampc run` has no option `--eval`", "did you mean `--evaluate`?"),
+    ("run wrong.amp", 1, "error[AMP604]: `wrong.amp` is a program, not a manifest", "compile it first: `ampc compile wrong.amp`"),
+    ("run empty", 1, "error[AMP603]: `empty/manifest.json` is not JSON: it is empty", "compile the program again: `ampc compile model.amp` writes the manifest anew"),
+    ("compile empty", 1, "error[AMP910]: `empty` is a folder, expected a file with a model", "it is a compiled model: `ampc run empty` runs it; to compile again, name the `.amp` file"),
+    ("compile list_reduction --set hidden=2000000", 1, "error[AMP301]: parameter `step.w` [4000000, 2000000] of layer `step` has 8,000,000,000,000 numbers", "make the layer smaller: the sizes that it is declared with, or the parameters of the model in them"),
+    ("compile list_reduction --set hidden=1.5", 2, "error[AMP251]: parameter `hidden` is an integer, got `1.5`", ""),
+    ("compile wrong.amp --set hiden=1", 2, "error[AMP250]: unknown model parameter `hiden`", ""),
     ("data listreduction", 2, "error[AMP909]: there is no data set `listreduction`", "did you mean `list_reduction`?"),
     ("data list_reduction --set train", 2, "error[AMP902]: `--set train` expects `NAME=VALUE`", "for instance `--set train=1000`"),
     ("data list_reduction --seed x", 2, "error[AMP901]: `--seed` of `ampc data` expects an integer, got `x`", ""),
@@ -100,6 +121,9 @@ def test_wrong_command_line(ampc: Any, line: str, status: int, message: str, rem
     Path("full/notes.txt").write_text("mine")
     Path("binary.amp").write_bytes(b"\xff\xfe\x00")
     Path("big.amp").write_bytes(b"#" * ((1 << 20) + 1))
+    Path("wrong.amp").write_text(UNTIL)
+    Path("empty").mkdir()
+    Path("empty/manifest.json").touch()
     before = sorted(p.name for p in Path().rglob("*"))
     done = ampc(*line.split())
     assert done.out == ""
@@ -124,6 +148,27 @@ def test_compile_writes_the_folder(ampc: Any) -> None:
     assert [p.name for p in Path().iterdir()] == ["list_reduction.ampx"]
 
 
+@pytest.mark.parametrize("verb", ["check", "compile"])
+def test_conditions_of_the_train_block_are_checked_in_their_place(ampc: Any, verb: str) -> None:
+    Path("m.amp").write_text(UNTIL)
+    done = ampc(verb, "m.amp")
+    assert done.err.splitlines()[:10] == [
+        "error[AMP704]: `acc` is no value of this run",
+        "  --> m.amp:9:40",
+        "  9 |         until = absolute_error < 1 and acc >= 0.97",
+        "    |                                        ^",
+        "    = help: this run has `loss`, `absolute_error`, `train.loss`, `train.absolute_error`",
+        "error[AMP704]: `watch` names `valid.loss`, which is no value of this run",
+        "  --> m.amp:10:17",
+        "  10 |         watch = valid.loss",
+        "     |                 ^^^^^^^^^^",
+        "     = help: did you mean `loss`? That is the value of the validation",
+    ]
+    Path("m.amp").write_text(UNTIL.replace("absolute_error < 1 and acc >= 0.97", '"mean_error => 1"').replace("valid.loss", "loss"))
+    done = ampc(verb, "m.amp")
+    assert done.status == 1 and done.err.splitlines()[:2] == ["error[AMP703]: `until` expects `>=`, `<=`, `>` or `<`, got `=`", "  --> m.amp:9:29"]
+
+
 def test_compile_replaces_what_it_wrote_and_nothing_else(ampc: Any) -> None:
     assert ampc("compile", "list_reduction", "-o", "x").status == 0
     Path("x/old.txt").write_text("")
@@ -131,6 +176,23 @@ def test_compile_replaces_what_it_wrote_and_nothing_else(ampc: Any) -> None:
     assert not Path("x/old.txt").exists()
     Path("empty").mkdir()
     assert ampc("compile", "list_reduction", "-o", "empty").status == 0
+
+
+def test_quiet_prints_the_folder_alone(ampc: Any) -> None:
+    done = ampc("compile", "list_reduction", "-q")
+    assert (done.out, done.err) == ("list_reduction.ampx\n", "")
+
+
+def test_compile_leaves_the_model_of_another_file_alone(ampc: Any) -> None:
+    for name in ("one", "two"):
+        Path(f"{name}.amp").write_text(UNTIL.replace("mean_error", "error").replace("        until", "        # until").replace("        watch", "        # watch").replace("    train:\n", ""))
+    assert ampc("compile", "one.amp").status == 0
+    assert ampc("compile", "one.amp", "-q").err == ""
+    done = ampc("compile", "two.amp")
+    assert (done.status, done.errors()) == (1, ["error[AMP920]: `m.ampx` holds a model that was compiled from another file, `one.amp`"])
+    assert "= help: give another folder with `-o`, or replace it with `--force`" in done.err
+    assert ampc("compile", "two.amp", "--force").status == 0
+    assert '"two.amp"' in Path("m.ampx/manifest.json").read_text()
 
 
 def test_spaces_and_letters_of_any_kind_in_paths(ampc: Any) -> None:
@@ -224,6 +286,11 @@ def test_every_code_that_the_source_raises_is_explained(ampc: Any) -> None:
     assert sorted(raised - set(all_codes())) == []
 
 
+def test_view_says_how_much_is_drawn(ampc: Any) -> None:
+    assert ampc("view", "gat", "-o", "g.dot").err == "g.dot: 47 nodes\n"
+    assert ampc("view", "gat", "-o", "g.dot", "--detail", "layers").err == "g.dot: 35 of 47 nodes\n"
+
+
 def test_view_writes_dot_to_stdout(ampc: Any) -> None:
     done = ampc("view", "list_reduction")
     assert done.out.startswith("digraph")
@@ -305,6 +372,15 @@ def test_standard_input_and_a_closed_pipe(tmp_path: Path) -> None:
         ["/bin/bash", "-c", f"set -o pipefail; {sys.executable} -m ampc explain --json | head -c 10 | cat"], capture_output=True, check=False, cwd=tmp_path
     )
     assert piped.stderr == b""
+
+
+@pytest.mark.parametrize("line", ["explain", "run x --print-config", "compile list_reduction -v 2>&1", "data"])
+def test_a_reader_that_goes_is_no_error(tmp_path: Path, line: str) -> None:
+    subprocess.run([*PROCESS, "compile", "list_reduction", "-o", "x"], check=True, capture_output=True, cwd=tmp_path)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # each line is written at once, and the first that fails is in the middle
+    command = f"{sys.executable} -m ampc {line} | true; echo ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert (piped.stdout, piped.stderr) == ("0\n", "")
 
 
 def test_every_example_in_a_help_text_runs(tmp_path: Path) -> None:

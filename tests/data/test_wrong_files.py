@@ -76,13 +76,14 @@ LINES: list[tuple[str, Graph, str | bytes, list[str]]] = [
         "a list of instances",
         LR,
         '[{"symbol": [1], "label": 0}]',
-        [f"AMP809 {WHERE}expected an object with the fields `symbol`, `label`, found a list"],
+        ["AMP806 `d.jsonl` holds a JSON list, expected JSON lines"],
     ),
+    ("a list of numbers", LR, "[1, 2]", [f"AMP809 {WHERE}expected an object with the fields `symbol`, `label`, found a list"]),
     (
         "a list of instances over lines",
         LR,
         '[\n{"symbol": [1], "label": 0}\n]',
-        [f"AMP806 {WHERE}the line opens a bracket `[` that it doesn't close"],
+        ["AMP806 `d.jsonl` holds a JSON list, expected JSON lines"],
     ),
     ("one object over lines", LR, '{\n"symbol": [1]\n}', [f"AMP806 {WHERE}the line opens a bracket `{{` that it doesn't close"]),
     ("NaN in JSON", Q, '{"x": [NaN], "y": 0}', [f"AMP806 {WHERE}`NaN` isn't JSON"]),
@@ -228,6 +229,31 @@ def test_wrong_tables(graph: Graph, columns: dict[str, Any], want: list[str], tm
     with pa.OSFile("d.arrow", "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     assert [m[7:] for m in mistakes(Path("d.arrow"), graph)] == [w.replace("d.parquet", "d.arrow") for w in want]
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ('{"symbol": [1], "label": "3"}', "write the number without quotes: 3"),
+        ('{"symbol": [1], "label": "good"}', "write numbers: classes, kinds and words are counted from 0"),
+        ('[{"symbol": [1], "label": 3}]', "write one object a line: `jq -c '.[]' d.jsonl > new.jsonl`"),
+    ],
+)
+def test_helps_for_json_lines(text: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d.jsonl").write_text(text + "\n")
+    with pytest.raises(AmpError) as caught:
+        read("d.jsonl", LR)
+    assert caught.value.diagnostics[0].help == remedy
+
+
+def test_json_lines_may_end_in_json(tmp_path: Path) -> None:
+    from ampc.data import find
+
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.json").write_text('{"symbol": [1], "label": 3}\n')
+    assert read(tmp_path / "train.json", LR).n == 1
+    assert sorted(find(tmp_path)) == ["train", "valid"]
 
 
 def test_the_same_mistake_is_told_once_and_counted(tmp_path: Path) -> None:

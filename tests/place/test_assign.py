@@ -133,7 +133,7 @@ def test_refusals() -> None:
         "layer `step` asks for device `x`, which target `cpu-2` lacks"
     )
     code, message, _ = refused(list_reduction(), shrunk(cpu2, 100_000), "balanced")
-    assert (code, message) == ("AMP513", "device `core:0` of target `cpu-2` has 100000 bytes, but its layers need 526336")
+    assert (code, message) == ("AMP513", "device `core:0` of target `cpu-2` has 100,000 bytes, but its layers need 526,336")
 
 
 def test_memory_is_kept_where_it_can_be() -> None:

@@ -17,7 +17,7 @@ LAYERS: dict[str, dict[str, Any]] = {"embed": {}, "step": {"learning_rate": 0.5}
 
 def test_the_stronger_source_wins(tmp_path: Path) -> None:
     config = tmp_path / "ampc.toml"
-    config.write_text("[run]\nepochs = 1\nseed = 1\nworkers = 1\ngroup = 1\n[run.layer.embed]\nlearning_rate = 0.25\n[other]\nx = 1\n")
+    config.write_text("[run]\nepochs = 1\nseed = 1\nworkers = 1\ngroup = 1\n[run.layer.embed]\nlearning_rate = 0.25\n[input]\ndata = 'd'\n")
     train = {"epochs": 2, "seed": 2, "workers": 2}
     o = resolve(flags={"epochs": 4, "group": None}, sets=["epochs=3", "seed=3"], train=train, layers=LAYERS, config=config)
     assert (o.epochs, o.seed, o.workers, o.group, o.max_active_keys) == (4, 3, 2, 1, 64)
@@ -56,11 +56,15 @@ def test_text_of_set(text: str, value: Any) -> None:
     assert parse_value(text) == value
 
 
+def test_set_can_take_a_condition_away() -> None:
+    assert resolve(sets=["until=", "watch="], train={"until": "loss < 1", "watch": "loss"}).until == ""
+
+
 @pytest.mark.parametrize(
     ("sets", "code", "message", "help"),
     [
         (["learning_rat=1"], "AMP701", "unknown setting `learning_rat` in `--set`", "did you mean `learning_rate`?"),
-        (["zzz=1"], "AMP701", "unknown setting `zzz` in `--set`", "`--print-config` lists all settings"),
+        (["zzz=1"], "AMP701", "unknown setting `zzz` in `--set`", "`ampc run MANIFEST --print-config` lists all settings"),
         (["hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled",
          "compile again with `ampc compile --set hidden=64`"),
         (["step.epochs=3"], "AMP701", "`epochs` in `--set` is a setting of the whole run, not of layer `step`", None),
@@ -104,6 +108,25 @@ def test_all_mistakes_are_reported_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message", "help"),
+    [
+        ("epochs = 3\n", "`epochs` in `FILE` stands outside of the table `[run]`", "write it below a line `[run]`: `epochs = 3`"),
+        ("x = 3\n[run]\n", "`x` in `FILE` stands outside of the table `[run]`", "settings stand below a line `[run]`"),
+        ("[runs]\nepochs = 3\n", "the table `[runs]` in `FILE` is none that is read", "did you mean `[run]`?"),
+        ("[other]\n", "the table `[other]` in `FILE` is none that is read", "settings stand in `[run]`, those of a layer in `[run.layer.NAME]`"),
+        ("[layer.step]\nl2 = 1\n", "the table `[layer]` in `FILE` is none that is read", "settings of a layer stand in `[run.layer.step]`"),
+    ],
+)
+def test_config_outside_of_its_table(tmp_path: Path, text: str, message: str, help: str) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(text)
+    with pytest.raises(AmpError) as e:
+        resolve(layers=LAYERS, config=file)
+    (d,) = e.value.diagnostics
+    assert (d.code, d.message, d.help) == ("AMP706", message.replace("FILE", str(file)), help)
+
+
+@pytest.mark.parametrize(
     ("text", "code", "part"),
     [
         ("[run\n", "AMP706", "can't be read as TOML"),
@@ -111,6 +134,8 @@ def test_all_mistakes_are_reported_at_once() -> None:
         ("[run]\nepoch = 3\n", "AMP701", "unknown setting `epoch` in"),
         ("[run]\nepochs = []\n", "AMP702", "expects an integer"),
         ("[run]\nepochs = 3.0\n", "AMP702", "expects an integer"),
+        ("[run]\nlayer = 3\n", "AMP706", "expects a table, got `3`"),
+        ("[run.layer]\nembed = 3\n", "AMP706", "`run.layer.embed` in"),
     ],
 )
 def test_wrong_config_file(tmp_path: Path, text: str, code: str, part: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import ampc.manifest
+from ampc.cli.errors import OUTPUT
 from ampc.cli.run import run
 from ampc.diagnostics import AmpError
 from ampc.manifest import Manifest
@@ -53,6 +55,13 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def ampc_run(*args: str) -> Result:
     return CliRunner().invoke(APP, ["m.json", *args])
+
+
+def refused_run(*args: str) -> tuple[str, str, str | None]:
+    result = ampc_run(*args)
+    assert isinstance(result.exception, AmpError), result.output
+    d = result.exception.diagnostics[0]
+    return d.code, d.message, d.help
 
 
 def done(*args: str) -> Result:
@@ -112,11 +121,53 @@ def test_resume_goes_on_with_the_settings_and_data_of_the_run() -> None:
     assert isinstance(other.exception, AmpError) and other.exception.diagnostics[0].code == "AMP716"
 
 
+def test_verbose_says_what_is_done_with_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OUTPUT, "verbose", True)
+    said = re.sub(r"\d+\.\d+ s", "T", done("--data", "data", "-o", "out").stderr).splitlines()
+    assert said[:2] == ["read m.json T", "read data T"] and said[-1] == "compiled kernels T, trained and validated T, in all T"
+    said = re.sub(r"\d+\.\d+ s", "T", done("--evaluate", "--init", "out", "--data", "data").stderr).splitlines()
+    assert said == ["read m.json T", "read weights T", "read data T", "compiled kernels and evaluated T"]
+
+
+def test_an_interrupted_run_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+
+    slow = FakeEngine.run
+
+    def run(self: FakeEngine, *args: Any, **how: Any) -> Any:
+        if how.get("epoch") == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return slow(self, *args, **how)
+
+    monkeypatch.setattr(FakeEngine, "run", run)
+    result = ampc_run("--data", "data", "-o", "out", "--epochs", "5")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "note: interrupted; `--resume out` goes on from the last checkpoint"
+
+
+def test_the_time_of_a_resumed_run_holds_that_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = FakeEngine.run
+
+    def run(self: FakeEngine, *args: Any, **how: Any) -> Any:
+        time.sleep(0.02)
+        return slow(self, *args, **how)
+
+    monkeypatch.setattr(FakeEngine, "run", run)
+    done("--data", "data", "-o", "out")
+    first = json.loads(Path("out/summary.json").read_text())
+    monkeypatch.setattr(FakeEngine, "run", slow)
+    done("--resume", "out", "--epochs", "3")
+    then = json.loads(Path("out/summary.json").read_text())
+    assert then["wall_s"] >= then["elapsed_s"] > first["elapsed_s"]
+
+
 def test_infer_needs_no_labels_and_writes_predictions() -> None:
     done("--data", "data", "-o", "out")
     Path("new.jsonl").write_text('{"x": [1, 2]}\n{"x": []}\n')
     result = done("--infer", "--init", "out", "--data", "new.jsonl", "-o", "p.parquet")
     assert result.stdout == "2 predictions (pred) in p.parquet\n"
+    assert done("--infer", "--init", "out", "--data", "data", "-o", "v.parquet").stdout == "6 predictions of the valid data (pred) in v.parquet\n"
     table = pq.read_table("p.parquet")
     w = json.loads(done("--evaluate", "--init", "out", "--data", "data", "--json").stdout)
     assert table.column("pred").to_pylist()[1] == 0 and table.column("pred").to_pylist()[0] > 1
@@ -132,8 +183,67 @@ def test_pytorch_names_out_and_in() -> None:
     from safetensors.numpy import load_file
 
     assert list(load_file("t.safetensors")) == ["w.weight"]
+    for args in (["--init", "t.safetensors"], ["--init", "t.safetensors", "--init-partial"]):
+        assert refused_run("--evaluate", "--data", "data", *args) == (
+            "AMP710", "the weights in `t.safetensors` have the names of a PyTorch state dict",
+            'add `--names torch`, in Python `names="torch"`; `--names FILE` maps other names',
+        )  # fmt: skip
+    done("--evaluate", "--data", "data", "--init", "w=t.safetensors", "--names", "torch")
     done("--data", "data", "-o", "next", "--init", "t.safetensors", "--names", "torch", "--epochs", "0")
     assert Path("next/summary.json").is_file()
+
+
+def test_the_export_is_the_best_epoch_as_a_run_folder_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from safetensors.numpy import load_file
+
+    done("--data", "data", "-o", "out", "--export-torch", "t.safetensors", "--learning-rate", "0.2", "--set", "watch=loss", "--on-nan", "ignore")
+    best, last = load_file("out/best.safetensors")["w.w"], load_file("out/weights.safetensors")["w.w"]
+    assert load_file("t.safetensors")["w.weight"] == best != last
+
+
+def test_weights_of_a_folder_and_of_one_layer() -> None:
+    from ampc.runtime.weights import save_weights
+
+    done("--data", "data", "-o", "out")
+    for source in ("out/checkpoints/000002", "w=out", "w=out/checkpoints/000001"):
+        done("--evaluate", "--data", "data", "--init", source)
+    save_weights(Path("all.safetensors"), {"w.w": np.full((1, 1), 3, np.float32), "mind.b": np.zeros(3, np.float32)})
+    program = Program(MANIFEST)
+    program.load_weights("w=all.safetensors")
+    assert program.parameters is not None and program.parameters["w.w"] == 3
+    assert refused_run("--evaluate", "--data", "data", "--init", "out/checkpoints") == (
+        "AMP711", "the folder `out/checkpoints` holds no weights", "give a run folder, one of its `checkpoints/<n>`, or a safetensors file",
+    )  # fmt: skip
+    save_weights(Path("mind.safetensors"), {"mind.b": np.zeros(3, np.float32), "mind.w": np.zeros(3, np.float32)})
+    result = ampc_run("--evaluate", "--data", "data", "--init", "w=mind.safetensors")
+    assert isinstance(result.exception, AmpError)
+    assert result.exception.diagnostics[0].notes == ("`w.w` [1, 1] is missing in the file",)
+
+
+def test_names_that_dont_fit_are_listed_in_order_and_not_all() -> None:
+    from ampc.runtime.weights import fit
+
+    arrays = {f"x{i:02}.w": np.zeros(1, np.float32) for i in range(30)}
+    with pytest.raises(AmpError) as caught:
+        fit(arrays, {"w.w": (1, 1)}, "f")
+    d = caught.value.diagnostics[0]
+    assert d.notes[0] == "`w.w` [1, 1] is missing in the file"
+    assert d.notes[1:3] == tuple(f"`x{i:02}.w` [1] is in the file, but the program has no such parameter" for i in (0, 1))
+    assert len(d.notes) == 13 and d.notes[-1] == "19 more of the kind" and d.help is None
+
+
+def test_a_run_without_validation_data_says_so() -> None:
+    Path("data/valid.jsonl").rename("data/validate.jsonl")
+    looked = "looked for `valid.*`, `validation.*`, `val.*`, `dev.*`; `validate.jsonl` would have to be called `valid.jsonl`"
+    assert (
+        f"note: no validation data in `data` ({looked}): `until` (`loss`) and the best epoch (`absolute_error`) are judged by the training data\n"
+        in done("--data", "data", "--until", "loss < 1 and train.loss < 1").stderr
+    )
+    assert (
+        "note: no validation data (`--valid FILE`, in Python `validation=`): the best epoch (`absolute_error`) is judged by the training data\n"
+        in done("--data", "data/train.jsonl", "--until", "train.loss < 1").stderr
+    )
+    assert "no validation" not in done("--data", "data/train.jsonl", "--valid", "data/validate.jsonl").stderr
 
 
 def test_a_data_error_leaves_nothing_behind() -> None:
@@ -167,6 +277,9 @@ def test_poisoned_rows_are_named_or_skipped() -> None:
         (["--split", "test", "--data", "data"], "AMP719", "`--split` belongs to `--infer` and `--evaluate`", 2),
         (["--split", "tset", "--infer", "--init", "x"], "AMP719", "`--split` expects `train`, `valid` or `test`", 2),
         (["--names", "torch", "--data", "data"], "AMP719", "`--names` belongs to `--init` and `--export-torch`", 2),
+        (["--valid", "v", "--infer", "--init", "x"], "AMP719", "`--valid` belongs to a training run", 2),
+        (["-o", "m.json", "--evaluate", "--init", "x"], "AMP719", "`--evaluate` writes no file, but `-o` names one", 2),
+        (["--force", "--evaluate", "--init", "x"], "AMP719", "`--force` overwrites, but `--evaluate` writes nothing", 2),
         (["--export-torch", "t", "--infer", "--init", "x"], "AMP719", "`--export-torch` belongs to a training run", 2),
         ([], "AMP719", "a run needs data", 2),
         (["--data", "data", "--resume", "absent"], "AMP708", "`absent` is no run folder: it has no readable `config.toml`", 1),
@@ -174,16 +287,16 @@ def test_poisoned_rows_are_named_or_skipped() -> None:
         (["--data", "data", "--init", "absent"], "AMP711", "`absent` can't be read: no such file or directory", 1),
         (["--data", "data", "--init", "v=absent"], "AMP705", "`--init v=absent`: the model has no layer `v`", 1),
         (["--data", "data", "--config", "absent.toml"], "AMP706", "there is no settings file `absent.toml`", 1),
-        (["--data", "data", "--epochs", "-1"], "AMP702", "`epochs` (`--epochs`) expects an integer at least 0 and at most 1e+09, got `-1`", 1),
-        (["--data", "data", "--workers", "999"], "AMP702", "`workers` (`--workers`) expects an integer at least 0 and at most 256, got `999`", 1),
-        (["--data", "data", "--mode", "asink"], "AMP702", "`mode` (`--mode`) expects one of `async`, `sync`, got `asink`", 1),
-        (["--data", "data", "--driver", "thread"], "AMP702", "`driver` (`--driver`) expects one of `threads`, `step`, got `thread`", 1),
-        (["--data", "data", "--learning-rate", "nan"], "AMP702", "`learning_rate` (`--learning-rate`) expects a number at least 0, got `nan`", 1),
-        (["--data", "data", "--set", "hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", 1),
-        (["--data", "data", "--set", "epoch=64"], "AMP701", "unknown setting `epoch` in `--set`", 1),
-        (["--data", "data", "--group-by-length"], "AMP714", "`group_by_length` needs groups, but `group` is 1", 1),
-        (["--data", "data", "--until", "acuracy > 1"], "AMP704", "`acuracy` is no value of this run", 1),
-        (["--data", "data", "--until", "accuracy >> 1"], "AMP703", "`until` expects a number, got `>`", 1),
+        (["--data", "data", "--epochs", "-1"], "AMP702", "`epochs` (`--epochs`) expects an integer at least 0 and at most 1e+09, got `-1`", 2),
+        (["--data", "data", "--workers", "999"], "AMP702", "`workers` (`--workers`) expects an integer at least 0 and at most 256, got `999`", 2),
+        (["--data", "data", "--mode", "asink"], "AMP702", "`mode` (`--mode`) expects one of `async`, `sync`, got `asink`", 2),
+        (["--data", "data", "--driver", "thread"], "AMP702", "`driver` (`--driver`) expects one of `threads`, `step`, got `thread`", 2),
+        (["--data", "data", "--learning-rate", "nan"], "AMP702", "`learning_rate` (`--learning-rate`) expects a number at least 0, got `nan`", 2),
+        (["--data", "data", "--set", "hidden=64"], "AMP701", "`hidden` in `--set` is a parameter of the model and was fixed when it was compiled", 2),
+        (["--data", "data", "--set", "epoch=64"], "AMP701", "unknown setting `epoch` in `--set`", 2),
+        (["--data", "data", "--group-by-length"], "AMP714", "`group_by_length` needs groups, but `group` is 1", 2),
+        (["--data", "data", "--until", "acuracy > 1"], "AMP704", "`acuracy` is no value of this run", 2),
+        (["--data", "data", "--until", "accuracy >> 1"], "AMP703", "`until` expects a number, got `>`", 2),
         (["--infer", "--init", "x", "--data", "data", "-o", "p.csv"], "AMP711", "`x` can't be read: no such file or directory", 1),
     ],
 )
@@ -194,6 +307,45 @@ def test_wrong_command_line(args: list[str], code: str, message: str, exit_code:
     assert (d.code, d.message, result.exception.exit_code) == (code, message, exit_code)
     assert d.help or d.code in ("AMP702", "AMP711")
     assert not Path("runs").exists()
+
+
+def test_predictions_overwrite_nothing_unasked() -> None:
+    done("--data", "data", "-o", "out")
+    done("--infer", "--init", "out", "--data", "data")
+    for extra in ([], ["-o", "predictions.parquet"]):
+        assert refused_run("--infer", "--init", "out", "--data", "data", *extra) == (
+            "AMP718", "`predictions.parquet` is there already", "`--force` overwrites it, `-o` gives another name",
+        )  # fmt: skip
+    done("--infer", "--init", "out", "--data", "data", "--force")
+
+
+def test_predictions_need_a_folder_that_is_there() -> None:
+    done("--data", "data", "-o", "out")
+    assert refused_run("--infer", "--init", "out", "--data", "data", "-o", "nodir/p.parquet") == (
+        "AMP730", "`nodir/p.parquet` can't be written: no such file or directory", "make the folder `nodir` first, or give another path with `-o`",
+    )  # fmt: skip
+
+
+def test_data_that_isnt_there() -> None:
+    for args, remedy in (
+        (["--data", "data", "--valid", "nope.jsonl"], "give the path of a data file, from the current folder on"),
+        (["--data", "dta"], "did you mean `data`?"),
+        (["--data", "elsewhere"], "`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`"),
+    ):
+        assert refused_run(*args) == ("AMP801", f"there is no data folder or file `{args[-1]}`", remedy)
+
+
+def test_watch_of_the_validation() -> None:
+    assert refused_run("--data", "data", "--set", "watch=valid.loss") == (
+        "AMP704", "`watch` names `valid.loss`, which is no value of this run", "did you mean `loss`? That is the value of the validation",
+    )  # fmt: skip
+
+
+def test_a_condition_in_a_file_has_no_place_in_a_flag() -> None:
+    Path("ampc.toml").write_text("[run]\nuntil = 'acc > 1'\n")
+    result = ampc_run("--data", "data")
+    assert isinstance(result.exception, AmpError) and result.exception.exit_code == 1
+    assert "-->" not in str(result.exception) and "= note: `until` in `ampc.toml`" in str(result.exception)
 
 
 def test_unknown_flag_is_a_usage_error() -> None:
@@ -270,6 +422,67 @@ def test_placement_follows_the_number_of_workers() -> None:
     assert isinstance(program.options().engine(), EngineOptions)
 
 
+def refused(call: Any, *args: Any, **how: Any) -> tuple[str, str, str | None]:
+    with pytest.raises(AmpError) as caught:
+        call(*args, **how)
+    d = caught.value.diagnostics[0]
+    return d.code, d.message, d.help
+
+
+def test_without_weights_nothing_is_predicted() -> None:
+    program = Program(MANIFEST)
+    remedy = "train it, or take over weights: `--init RUN_DIR`, in Python `program.load_weights(RUN_DIR)`"
+    for call in (program.predict, program.evaluate):
+        assert refused(call, ROWS) == ("AMP717", "the program has no weights yet", remedy)
+    two = msgspec.structs.replace(GRAPH, layers=(*GRAPH.layers, msgspec.structs.replace(GRAPH.layers[0], name="v")))
+    half = Program(msgspec.structs.replace(MANIFEST, graph=two))
+    half.parameters = {"v.w": np.zeros((1, 1), np.float32)}
+    assert refused(half.evaluate, ROWS) == ("AMP717", "the program has no weights yet for `w.w`", remedy)
+    program.train(ROWS, epochs=0)
+    assert program.evaluate(ROWS)["loss"] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("init", "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
+        ("valid", "validation data: the argument `validation=`, or `--valid`"),
+        ("output", "where a run is written: the argument `run_folder=`, or `-o`"),
+        ("lr", "did you mean `learning_rate`?"),
+        ("epoch", "did you mean `epochs`?"),
+        ("frobnicate", "`ampc run MANIFEST --print-config` lists all settings"),
+    ],
+)
+def test_arguments_that_are_no_settings(name: str, remedy: str) -> None:
+    program = Program(MANIFEST)
+    for call in (program.train, program.predict):
+        assert refused(call, ROWS, **{name: 1}) == ("AMP701", f"unknown setting `{name}` (`{name}=`)", remedy)
+
+
+def test_a_folder_is_predicted_by_its_test_data_else_its_validation_data() -> None:
+    program = Program(MANIFEST)
+    program.train(ROWS, epochs=1)
+    assert len(program.predict("data")["pred"]) == 6
+    Path("data/test.jsonl").write_text('{"x": [1.0]}\n')
+    assert len(program.predict("data")["pred"]) == 1
+    assert len(program.predict("data", split="train")["pred"]) == 6
+    for split in ("test", "valid"):
+        Path(f"data/{split}.jsonl").unlink()
+    assert refused(program.predict, "data") == (
+        "AMP802", "`data` has neither test nor valid data: found `train.jsonl`", "name the file itself, or another split",
+    )  # fmt: skip
+
+
+def test_integer_outputs_are_int64() -> None:
+    from ampc.ir.nodes import NPT, Output, Region, Type
+    from ampc.runtime.predictions import with_integers
+
+    nodes = (NPT(id=0, op="argmax", outputs=(Type("", 1, True),)), Output(id=1, name="word", inputs=((0, 0),)))
+    graph = msgspec.structs.replace(Q, nodes=nodes, regions=(Region(0, "instance"),))
+    (word,) = with_integers(graph, {"word": [np.full((1, 1), 3, np.float32)]})["word"]
+    assert word.dtype == np.int64 and word.tolist() == [[3]]
+
+
 # ------------------------------------------------------------------------------------------ the display
 
 
@@ -292,7 +505,7 @@ def test_plain_display_is_one_line_an_epoch() -> None:
     show(Display(stream=stream))
     assert stream.getvalue() == (
         "note: row \\x1b[31m left out\n"
-        "epoch 1/2  loss 0.5  accuracy undefined  | valid  loss 0.25  | 10 instances/s  1.5 s  staleness 1.5  best\n"
+        "epoch 1/2  loss 0.5     accuracy undefined  | valid  loss 0.25    |        10 instances/s    1.5 s  staleness 1.5  best\n"
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ampc.diagnostics import AmpError
-from ampc.runtime import until
+from ampc import until
 
 VALUES = {"accuracy": 0.97, "loss": 0.2, "f1": None}
 

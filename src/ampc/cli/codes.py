@@ -81,7 +81,8 @@ CODES: dict[str, Explanation] = {
     "AMP913": Explanation("no such stage", "Stages are parse, check, lower, passes and place."),
     "AMP920": Explanation(
         "something else is where the output should go",
-        "`ampc compile` replaces a folder that it wrote before, and an empty one. It leaves everything else alone.",
+        "`ampc compile` replaces a folder that it wrote before from a file of the same name, and an empty one; one that it wrote from another file "
+        "only with `--force`. It leaves everything else alone.",
         "ampc compile m.amp -o ~", "ampc compile m.amp -o ~/m.ampx",
     ),
     "AMP921": Explanation("a folder cannot be written", "The system refused: no space, no permission. What was there before is still there."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ampc.cli.errors import OUTPUT, note
-from ampc.diagnostics import error, printable
+from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
     from ampc.compiler import Compilation
@@ -26,6 +26,9 @@ class Emit(StrEnum):
     kernels = "kernels"
     manifest = "manifest"
 
+
+OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510")
+"""Mistakes in the values of `--set`, `--disable-pass` and `--strategy`: the command is wrong, not the model."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -51,6 +54,7 @@ def register(app: typer.Typer) -> None:
 def compile_command(
     model: Model,
     out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write. Default: the model's name with `.ampx`.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model there that was compiled from another file.")] = False,
     target: TargetOption = None,
     sets: SetOption = None,
     strategy: StrategyOption = "balanced",
@@ -76,8 +80,8 @@ def compile_command(
     if wanted != "place" or done.manifest is None:
         note(f"{done.source.name}: stopped after `{wanted}`, no mistakes")
         return
-    folder = artefact.write(done, out)
-    print(_summary_json(done, folder) if as_json else _summary(done, folder))
+    folder = artefact.write(done, out, force=force)
+    print(_summary_json(done, folder) if as_json else printable(str(folder)) if OUTPUT.quiet else _summary(done, folder))
 
 
 def compile_model(
@@ -86,15 +90,20 @@ def compile_model(
 ) -> Compilation:
     """Compile as the command line asks; other verbs share it."""
     from ampc import place
-    from ampc.compiler import compile_source, default_target
+    from ampc.compiler import compile_source
     from ampc.source import read_source
 
     overrides = parse_sets(sets or [])
-    hardware = place.load_target(target or default_target()) if stop_after == "place" else None
-    return compile_source(
-        read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
-        stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
-    )
+    hardware = (place.load_target(target) if target is not None else place.this_machine()) if stop_after == "place" else None
+    try:
+        return compile_source(
+            read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
+            stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+        )
+    except AmpError as e:
+        if all(d.code in OF_OPTIONS for d in e.diagnostics):
+            raise AmpError(e.diagnostics, exit_code=2) from None
+        raise
 
 
 def statistics_from(data: str | None) -> Callable[[Graph], Statistics]:

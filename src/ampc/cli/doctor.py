@@ -38,7 +38,6 @@ def doctor_command(as_json: Annotated[bool, typer.Option("--json", help="Print i
 def examine() -> dict[str, Any]:
     """Return the facts, by name."""
     from ampc import place
-    from ampc.compiler import default_target
     from ampc.source import bundled_models
     from ampc.view import renderer
 
@@ -53,7 +52,7 @@ def examine() -> dict[str, Any]:
         "BLAS": blas(),
         "kernel cache": cache_state(),
         "renderer": renderer("svg") or "none: `pip install graphviz-pure`",
-        "default target": default_target(),
+        "default target": place.this_machine().name,
         "targets": place.bundled_targets(),
         "models": bundled_models(),
     }

@@ -50,7 +50,14 @@ OUTPUT = Output()
 def note(text: str) -> None:
     """Say something that is not a result: on stderr, unless `--quiet`."""
     if not OUTPUT.quiet:
+        _to_stderr(text)
+
+
+def _to_stderr(text: str) -> None:
+    try:
         print(text, file=sys.stderr)
+    except BrokenPipeError:  # whoever read it has gone: the work goes on
+        pass
 
 
 def show(e: AmpError) -> None:
@@ -59,10 +66,10 @@ def show(e: AmpError) -> None:
 
     sources, shown = texts(), e.diagnostics[:MAX_SHOWN]
     for d in shown:
-        print(json.dumps(as_json(d, sources)) if OUTPUT.error_format == "json" else painted(render(d, sources)), file=sys.stderr)
+        _to_stderr(json.dumps(as_json(d, sources)) if OUTPUT.error_format == "json" else painted(render(d, sources)))
     more = len(e.diagnostics) - len(shown)
     if more and OUTPUT.error_format == "human":
-        print(f"... and {more} more error{'' if more == 1 else 's'}", file=sys.stderr)
+        _to_stderr(f"... and {more} more error{'' if more == 1 else 's'}")
 
 
 def painted(text: str) -> str:

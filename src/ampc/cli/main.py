@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -77,9 +78,16 @@ def _dispatch(argv: Sequence[str]) -> int:
     command: Any = typer.main.get_command(app)
     verb = next((word for word in argv if word in command.commands), None)
     own = {o for p in command.commands[verb].params for o in p.opts} if verb is not None else set()
+    streams = sys.stdout, sys.stderr
     try:
         status = command.main(args=globals_first(argv, own), prog_name="ampc", standalone_mode=False)
         return status if isinstance(status, int) else 0
+    except SystemExit as e:
+        # typer ends with 1 where a reader of our output has gone, and leaves other streams behind; `guarded` knows better.
+        sys.stdout, sys.stderr = streams
+        if isinstance(e.__context__, BrokenPipeError):
+            raise e.__context__ from None
+        raise
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as e:

@@ -5,8 +5,11 @@ The result goes to standard output (a table, or one JSON object), everything els
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,9 +29,12 @@ def run(
     data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.* and valid.*, or a file.")] = None,
     valid: Annotated[Path | None, typer.Option(metavar="FILE", help="Validation data, where `--data` is a single file.")] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder (default: runs/<model>-<n>), or predictions file.")
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="PATH", help="Run folder (default: runs/<model>-<n>); with `--infer` a file (default: predictions.parquet)."
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder, or a file of predictions.")] = False,
     epochs: Annotated[int | None, typer.Option(metavar="N", help="Passes over the training data.")] = None,
     until: Annotated[str | None, typer.Option(metavar="CONDITION", help="Stop once this holds, such as 'accuracy >= 0.97'.")] = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Worker threads.")] = None,
@@ -56,7 +62,7 @@ def run(
     names: Annotated[
         str | None, typer.Option(metavar="MAP|torch", help="`--init` and `--export-torch` use PyTorch's names, by a map file or as they are.")
     ] = None,
-    export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the weights as a PyTorch state dict (safetensors) too.")] = None,
+    export_torch: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the best weights as a PyTorch state dict (safetensors).")] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Predict with the weights of `--init`; no training.")] = False,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Loss and metrics with the weights of `--init`; no training.")] = False,
     split: Annotated[str | None, typer.Option(metavar="train|valid|test", help="What `--infer` and `--evaluate` read of a folder.")] = None,
@@ -79,24 +85,32 @@ def run(
         "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every,
     }  # fmt: skip
     quiet = quiet or OUTPUT.quiet
-    _check_flags(infer=infer, evaluate=evaluate, resume=resume, init=init, names=names, split=split, export_torch=export_torch, force=force)
-    program = Program(load(manifest))
+    _check_flags(
+        infer=infer, evaluate=evaluate, resume=resume, init=init, names=names, split=split, export_torch=export_torch, force=force, output=output,
+        valid=valid,
+    )  # fmt: skip
+    with _said(f"read {manifest}"):
+        program = Program(load(manifest))
     options = program.options(flags, sets=settings or (), config=_config(config), resume=resume)
     if print_config:
         _print_config(options, as_json)
         return
     try:
         if init:
-            for name in program.load_weights(*init, names=names, partial=init_partial):
+            with _said("read weights"):
+                left = program.load_weights(*init, names=names, partial=init_partial)
+            for name in left:
                 note(f"note: `{name}` is left out")
         if infer:
-            _infer(program, options, _needed(data), output, split, quiet, as_json)
+            _infer(program, options, _needed(data), output, split, quiet, as_json, force)
         elif evaluate:
             _evaluate(program, options, _needed(data), split, quiet, as_json)
         else:
             inputs = {"manifest": str(manifest), "data": None if data is None else str(data), "valid": None if valid is None else str(valid)}
             summary = _train(program, options, inputs, output, force=force, resume=resume, quiet=quiet)
             if export_torch is not None:
+                assert summary.run_folder is not None
+                program.load_weights(summary.run_folder)  # the best ones, as for `--init RUN_DIR`
                 program.save_weights(export_torch, names=names or "torch")
             _print_summary(summary, program, as_json)
             if summary.exit_code:
@@ -121,6 +135,9 @@ def _check_flags(**given: Any) -> None:
         (given["split"] not in (None, "train", "valid", "test"), "`--split` expects `train`, `valid` or `test`", "for instance `--split test`"),
         (given["names"] and not (given["init"] or given["export_torch"]), "`--names` belongs to `--init` and `--export-torch`", "add one of them"),
         (given["export_torch"] and (given["infer"] or given["evaluate"]), "`--export-torch` belongs to a training run", "leave it out"),
+        (given["valid"] and (given["infer"] or given["evaluate"]), "`--valid` belongs to a training run", "give the file to `--data`"),
+        (given["evaluate"] and given["output"], "`--evaluate` writes no file, but `-o` names one", "leave it out; `--json > FILE` keeps the figures"),
+        (given["evaluate"] and given["force"], "`--force` overwrites, but `--evaluate` writes nothing", "leave it out"),
     ]
     for wrong, message, remedy in mistakes:
         if wrong:
@@ -155,6 +172,7 @@ def _print_config(options: RunOptions, as_json: bool) -> None:
 def _train(
     program: Program, options: RunOptions, inputs: dict[str, Any], output: str | None, *, force: bool, resume: Path | None, quiet: bool
 ) -> Summary:
+    from ampc.runtime.interrupts import StopNow
     from ampc.runtime.progress import Display
     from ampc.runtime.run_folder import RunFolder, next_folder, read_inputs
 
@@ -167,52 +185,78 @@ def _train(
     folder = RunFolder(resume or (Path(output) if output is not None else next_folder(program.name)), force=force)
     if resume is None:
         folder.check()
-    training, validation = program.split_data(data, inputs["valid"], options)
+    with _said(f"read {data}"):
+        training, validation = program.split_data(data, inputs["valid"], options)
     with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
         session = program.session(options, folder=folder, inputs=inputs, on_event=display)
-        summary = session.train(training, validation, resume=resume)
+        try:
+            summary = session.train(training, validation, resume=resume)
+        except StopNow:
+            _say_resume(folder.path)
+            raise
+    if summary.interrupted:
+        _say_resume(folder.path)
+    if OUTPUT.verbose:
+        note(f"compiled kernels {summary.compile_s:.2f} s, trained and validated {summary.elapsed_s:.2f} s, in all {summary.wall_s:.2f} s")
     program.parameters = session.engine.parameters
     return summary
 
 
-def _split(data: Path, split: str | None) -> str:
-    """Return the split to read: the one asked for, else `test` where a folder has it, else `valid`."""
-    from ampc.data import find
+def _say_resume(folder: Path) -> None:
+    from ampc.runtime.checkpoint import FOLDER, steps
 
-    if split is not None or not data.is_dir():
-        return split or "test"
-    return "test" if "test" in find(data, ()) else "valid"
+    if steps(folder / FOLDER):
+        note(f"note: interrupted; `--resume {folder}` goes on from the last checkpoint")
 
 
-def _infer(program: Program, options: RunOptions, data: Path, output: str | None, split: str | None, quiet: bool, as_json: bool) -> None:
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Say with `--verbose` what was done, and how long it took."""
+    began = time.perf_counter()
+    yield
+    if OUTPUT.verbose:
+        note(f"{what} {time.perf_counter() - began:.2f} s")
+
+
+def _infer(
+    program: Program, options: RunOptions, data: Path, output: str | None, split: str | None, quiet: bool, as_json: bool, force: bool
+) -> None:
+    from ampc.data import split_to_predict
     from ampc.runtime import predictions
     from ampc.runtime.progress import Display
 
     path = output or "predictions.parquet"
-    predictions.check_path(path)
+    predictions.check_path(path, force=force)
     program.check_outputs()
-    dataset = program.read_unlabelled(data, _split(data, split))
-    with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
+    program.check_weights()
+    chosen = split_to_predict(data, split) if data.is_dir() else None
+    with _said(f"read {data}"):
+        dataset = program.read_unlabelled(data, chosen)
+    with Display(quiet=quiet, color=OUTPUT.color != "never") as display, _said("compiled kernels and predicted"):
         outputs = program.session(options, on_event=display).predict(dataset)
     predictions.write(path, program.graph, outputs)
-    result = {"instances": dataset.n, "outputs": list(outputs), "file": path}
+    of = f" of the {chosen} data" if chosen is not None else ""
     if path == "-":
+        note(f"{dataset.n:,} predictions{of}")
         return
-    print(json.dumps(result) if as_json else f"{dataset.n:,} predictions ({', '.join(outputs)}) in {path}")
+    result = {"instances": dataset.n, "split": chosen, "outputs": list(outputs), "file": path}
+    print(json.dumps(result) if as_json else f"{dataset.n:,} predictions{of} ({', '.join(outputs)}) in {path}")
 
 
 def _evaluate(program: Program, options: RunOptions, data: Path, split: str | None, quiet: bool, as_json: bool) -> None:
     from ampc.runtime.progress import Display, number
 
-    chosen = split or "valid"
-    dataset = program.read(data, chosen, on_nan=options.on_nan)
-    with Display(quiet=quiet, color=OUTPUT.color != "never") as display:
+    program.check_weights()
+    chosen = (split or "valid") if data.is_dir() else None
+    with _said(f"read {data}"):
+        dataset = program.read(data, chosen or "valid", on_nan=options.on_nan)
+    with Display(quiet=quiet, color=OUTPUT.color != "never") as display, _said("compiled kernels and evaluated"):
         values = program.session(options, on_event=display).evaluate(dataset)
     if as_json:
         print(json.dumps({"instances": dataset.n, "split": chosen, **values}))
         return
-    for name, value in values.items():
-        print(f"{name:<24} {number(value)}")
+    rows = [("data", f"{dataset.n:,} instances" + (f" ({chosen})" if chosen is not None else ""))]
+    _print_table(rows + [(name, number(value)) for name, value in values.items()])
 
 
 # ------------------------------------------------------------------------------------------ what is printed at the end
@@ -244,8 +288,13 @@ def _print_summary(s: Summary, program: Program, as_json: bool) -> None:
         rows.append(("staleness", ", ".join(f"{layer} {mean:.2g}" for layer, mean in list(stale.items())[:8])))
     if s.run_folder is not None:
         rows.append(("run folder", s.run_folder))
+    _print_table(rows)
+
+
+def _print_table(rows: list[tuple[str, str]]) -> None:
+    width = max(24, *(len(name) for name, _ in rows))
     for name, value in rows:
-        print(f"{name:<24} {value}")
+        print(f"{name:<{width}} {value}")
 
 
 def _finite(value: Any) -> Any:

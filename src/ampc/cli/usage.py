@@ -11,6 +11,13 @@ from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
 _KINDS = {"integer": "an integer", "number": "a number", "boolean": "`true` or `false`"}
 
 
+ALIASES = {
+    "lr": "--learning-rate", "batch_size": "--min-update-frequency", "muf": "--min-update-frequency", "mak": "--max-active-keys", "out": "--output",
+    "validation": "--valid", "val": "--valid", "weights": "--init", "predict": "--infer", "eval": "--evaluate", "threads": "--workers",
+}  # fmt: skip
+"""What people call an option -> its name."""
+
+
 def usage_error(e: Any, path: str = "ampc") -> AmpError:
     """Return typer's exception `e` as an AmpError; `path` is the command as far as it was understood."""
     ctx = getattr(e, "ctx", None)
@@ -23,7 +30,10 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
     kind, said = type(e).__name__, e.format_message()
     match kind:
         case "NoSuchOption":
-            return f"`{path}` has no option `{printable(e.option_name)}`", did_you_mean(e.option_name, options_of(ctx))
+            known = options_of(ctx)
+            meant = ALIASES.get(e.option_name.lstrip("-").replace("-", "_"))
+            near = f"did you mean `{meant}`?" if meant in known else did_you_mean(e.option_name, known)
+            return f"`{path}` has no option `{printable(e.option_name)}`", near
         case "BadOptionUsage":
             return f"`{e.option_name}` of `{path}` {'needs a value' if 'requires' in said else 'takes no value'}", None
         case "MissingParameter":

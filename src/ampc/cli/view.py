@@ -54,7 +54,8 @@ def view_command(
         sys.stdout.write(text)
         return
     write_atomic(Path(out), text.encode() if form == "dot" else view.render(text, form))
-    note(f"{printable(out)}: {len(manifest.graph.nodes)} nodes")
+    drawn, total = view.drawn_nodes(manifest.graph, view.check_detail(detail.value)), len(manifest.graph.nodes)
+    note(f"{printable(out)}: {total} nodes" if drawn == total else f"{printable(out)}: {drawn} of {total} nodes")
 
 
 def _manifest(program: str, target: str | None, sets: list[str] | None, strategy: str) -> Manifest:

@@ -5,7 +5,7 @@ The bundled data sets are in `ampc.data.recipes`, which is imported on demand.
 
 from ampc.data.acyclic import check_acyclic
 from ampc.data.dataset import Dataset
-from ampc.data.files import find, read
+from ampc.data.files import find, no_validation, read, split_to_predict
 from ampc.data.write import write_dataset, write_predictions
 
-__all__ = ["Dataset", "check_acyclic", "find", "read", "write_dataset", "write_predictions"]
+__all__ = ["Dataset", "check_acyclic", "find", "no_validation", "read", "split_to_predict", "write_dataset", "write_predictions"]

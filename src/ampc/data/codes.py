@@ -26,7 +26,7 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP804": Explanation(
         "not the format that the name says, or damaged",
-        "The end of a name says what a data file holds: .parquet, .arrow (or .feather, .ipc) or .jsonl (or .ndjson). The first bytes are "
+        "The end of a name says what a data file holds: .parquet, .arrow (or .feather, .ipc) or .jsonl (or .ndjson, .json). The first bytes are "
         "compared with it, and whatever can't be decoded is refused. A file that was cut short while being written or copied is the usual "
         "reason.",
     ),

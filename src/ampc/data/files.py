@@ -22,12 +22,12 @@ from ampc.data.problems import Problems
 from ampc.data.ragged import Column
 from ampc.data.rows import missing
 from ampc.data.schema import Schema, schema_of
-from ampc.diagnostics import AmpError, error
+from ampc.diagnostics import AmpError, did_you_mean, error
 from ampc.ir.graph import Graph
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
-LINES = (".jsonl", ".ndjson")
+LINES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (*PARQUET, *ARROW, *LINES)
 CUT_SHORT = "write the file again; it may have been cut short"
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
@@ -78,7 +78,7 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
         raise error(
             "AMP801",
             f"there is no data folder or file `{path}`",
-            help="`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`",
+            help=_elsewhere(path),
         )
     names = sorted(p for p in _listed(path) if p.suffix.lower() in SUFFIXES and p.is_file() and not p.name.startswith("."))
     found = {split: files for split, words in SPLITS.items() if (files := _split(path, names, words))}
@@ -91,6 +91,42 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
                 help=f"name the file {_or(f'`{split}{s}`' for s in ('.parquet', '.arrow', '.jsonl'))}, or `{split}-*.parquet` for shards",
             )
     return found
+
+
+def _elsewhere(path: Path) -> str:
+    """Return what to do where `path` isn't there: the nearest name beside it, else what it could have been."""
+    beside = [str(p) for p in _listed(path.parent) if p.is_dir() or p.suffix.lower() in SUFFIXES] if path.parent.is_dir() else []
+    if near := did_you_mean(str(path), beside):
+        return near
+    if path.suffix.lower() in SUFFIXES:
+        return "give the path of a data file, from the current folder on"
+    return "`ampc data` makes the bundled data sets, for instance `ampc data list_reduction -o DIR`"
+
+
+def split_to_predict(where: str | Path, split: str | None = None) -> str:
+    """Return which part of a folder a prediction reads: `split` if given, else `test` where there is one, else `valid`."""
+    if split is not None or not Path(where).is_dir():
+        return split or "test"
+    found = find(where, ())
+    chosen = next((s for s in ("test", "valid") if s in found), None)
+    if chosen is None:
+        there = ", ".join(f"`{p.name}`" for files in found.values() for p in files[:4]) or "no data file"
+        raise error("AMP802", f"`{where}` has neither test nor valid data: found {there}", help="name the file itself, or another split")
+    return chosen
+
+
+def no_validation(where: str | Path | None) -> str:
+    """Return what was looked for where there is no validation data, in words: in a folder also files whose names are near."""
+    if where is None or not Path(where).is_dir():
+        return "no validation data (`--valid FILE`, in Python `validation=`)"
+    words, every = SPLITS["valid"], [word for words in SPLITS.values() for word in words]
+    text, near = ", ".join(f"`{w}.*`" for w in words), ""
+    for p in sorted(p for p in _listed(Path(where)) if p.suffix.lower() in SUFFIXES):
+        word = p.name[: -len(p.suffix)].partition("-")[0]
+        if word not in every and did_you_mean(word, words):
+            near = f"; `{p.name}` would have to be called `{words[0]}{p.suffix}`"
+            break
+    return f"no validation data in `{where}` (looked for {text}{near})"
 
 
 def _listed(path: Path) -> list[Path]:
@@ -278,4 +314,4 @@ def _from_table(table: Any, names: list[str], schema: Schema, problems: Problems
     return raw, table.num_rows
 
 
-__all__ = ["ARROW", "LINES", "PARQUET", "SPLITS", "AmpError", "find", "read"]
+__all__ = ["ARROW", "LINES", "PARQUET", "SPLITS", "AmpError", "find", "no_validation", "read", "split_to_predict"]

@@ -29,6 +29,8 @@ CHUNK_BYTES = 32 << 20
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _BOM = b"\xef\xbb\xbf"
+_LIST = re.compile(rb"\s*\[\s*(\{|$)")
+"""The first line of a list of objects."""
 
 
 def row_type(schema: Schema) -> Any:
@@ -59,6 +61,9 @@ def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> tup
     rows: list[Any] = []
     size = wrong = 0
     for number, line in _lines(path):
+        if not lines and _LIST.match(line):
+            remedy = f"write one object a line: `jq -c '.[]' {name} > new.jsonl`"
+            raise error("AMP806", f"`{name}` holds a JSON list, expected JSON lines", help=remedy)
         lines.append(number)
         try:
             _check_depth(line)

@@ -90,12 +90,20 @@ def _check_leaf(value: Any, spec: Spec, path: str) -> None:
         if kind != "flag":
             raise Wrong("AMP809", f"`{path}` is {describe(value)}, expected {spec.wanted}", f"declare `{spec.name}` as flag, or write 0 and 1")
     elif not number:
-        raise Wrong("AMP809", f"`{path}` is {describe(value)}, expected {spec.wanted}")
+        raise Wrong("AMP809", f"`{path}` is {describe(value)}, expected {spec.wanted}", _text_help(value) if isinstance(value, str) else None)
     elif kind != "float":
         if isinstance(value, float) and not value.is_integer():
             raise Wrong("AMP809", f"`{path}` is {value!r}, expected {spec.wanted}")
         if not -(2**63) <= value < 2**63:
             raise Wrong("AMP812", f"`{path}` is {str(value)[:30]}, expected {spec.wanted}")
+
+
+def _text_help(value: str) -> str:
+    try:
+        float(value)
+    except ValueError:
+        return "write numbers: classes, kinds and words are counted from 0"
+    return f"write the number without quotes: {value.strip()[:30]}"
 
 
 def null(spec: Spec, path: str, inside: bool = False) -> Wrong:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ampc.data.dataset import Dataset
-from ampc.diagnostics import error
+from ampc.diagnostics import error, write_remedy
 
 WRITABLE = (".parquet", ".arrow", ".jsonl")
 
@@ -51,7 +51,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def cannot_write(path: Path, failure: OSError) -> Exception:
     """Return the AmpError for a write that the system refused."""
     reason = (failure.strerror or str(failure)).lower()
-    return error("AMP824", f"`{path}` can't be written: {reason}", exit_code=4)
+    return error("AMP824", f"`{path}` can't be written: {reason}", help=write_remedy(path, failure), exit_code=4)
 
 
 def _umask() -> int:

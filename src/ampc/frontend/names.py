@@ -201,7 +201,7 @@ SETTINGS: dict[str, Setting] = _settings(
     Setting("patience", "int", "stop after so many epochs without a better `watch`; 0 is never"),
     Setting("watch", "word", "the value that decides what is best: a metric or `loss`"),
     Setting("on_nan", "word", "when a loss or value is not finite", ("stop", "skip", "ignore")),
-    Setting("workers", "int", "worker threads; 0 takes one for each usable core"),
+    Setting("workers", "int", "worker threads; 0 takes as many as the program was placed on"),
     Setting("driver", "word", "`step` is one thread, repeatable bit for bit", ("threads", "step")),
     Setting("checkpoint_every", "int", "epochs between checkpoints; 0 writes only the last"),
     Setting("checkpoint_instances", "int", "also write one after so many instances within an epoch; 0 is never"),

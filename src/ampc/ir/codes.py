@@ -19,7 +19,8 @@ CODES: dict[str, Explanation] = {
     "AMP301": _rule(
         "a declaration that does not fit",
         "Axes, fields and layers have different names; nested axes, fields and index fields name axes that are declared before; "
-        "parameters have one or two extents of at least 1.",
+        "parameters have one or two extents of at least 1 and at most 8,589,934,592 numbers. A size of the model that is far too large, such as "
+        "`--set hidden=2000000`, ends here too: make the layer that is named smaller.",
         "axis char of word",
         "axis word\naxis char of word",
     ),

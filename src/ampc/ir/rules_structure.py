@@ -122,7 +122,11 @@ def _layer(name: str, params: list[str], shapes: list[tuple[int, ...]], replicas
         size = 1
         for extent in shape:
             size *= max(extent, 0)
-        if len(shape) not in (1, 2) or not 1 <= size <= MAX_PARAMETER:
+        if len(shape) in (1, 2) and size > MAX_PARAMETER:
+            message = f"parameter `{name}.{param}` {list(shape)} of layer `{name}` has {size:,} numbers, at most {MAX_PARAMETER:,} are possible"
+            hint = "make the layer smaller: the sizes that it is declared with, or the parameters of the model in them"
+            yield Diagnostic("AMP301", message, help=hint)
+        elif len(shape) not in (1, 2) or size < 1:
             yield Diagnostic("AMP301", f"parameter `{name}.{param}` has shape {list(shape)}, one or two extents of at least 1 are needed")
 
 

@@ -165,10 +165,12 @@ def _check_memory(problem: Problem, choice: Choice) -> None:
     found = []
     for device, used in zip(problem.target.devices, problem.state(choice)[1]):
         if used > device.memory_bytes:
+            name = f"device `{printable(device.name)}` of target `{problem.target.name}`"
             found.append(Diagnostic(
                 "AMP513",
-                f"device `{printable(device.name)}` of target `{problem.target.name}` has {device.memory_bytes} bytes, but its layers need {used}",
-                help="choose a target with more memory or more devices, a smaller model, or `optimizer = sgd`, which keeps no state",
+                f"{name} has {device.memory_bytes:,} bytes, but its layers need {used:,}",
+                help="choose a target with more memory or more devices (`--target`), a smaller model, or `optimizer = sgd` in the model's "
+                "`train:` block, which keeps no state",
             ))
     if found:
         raise AmpError(found)

@@ -99,6 +99,26 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def machine_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or the limit of its control group; 0 where none is told."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, int(Path(file).read_text("ascii")))
+        except (OSError, ValueError):  # no control group, or "max"
+            continue
+    return max(0, total)
+
+
+def this_machine() -> Target:
+    """Return the largest bundled CPU target with no more devices than there are usable cores, with this machine's memory dealt among them."""
+    cores = usable_cores()
+    bundled = load_target(f"cpu-{max(n for n in (1, 2, 4, 8) if n <= max(1, cores))}")
+    share = machine_memory() // len(bundled.devices)
+    devices = tuple(msgspec.structs.replace(d, memory_bytes=share or d.memory_bytes) for d in bundled.devices)
+    return msgspec.structs.replace(bundled, devices=devices)
+
+
 def bundled_targets() -> list[str]:
     """Return the names of the targets that come with ampc, sorted."""
     folder = resources.files("ampc") / "targets"

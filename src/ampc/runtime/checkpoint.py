@@ -40,7 +40,8 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `step`: the number of the checkpoint (`next_step`), the name of its folder. `instances`: trained in all. `rows`: instances in the training data.
     `elapsed_s`, `time_to_target_s`: training and validation time. `partial`: results of the parts of the unfinished epoch, as JSON data.
-    `rates`: instances/s of each epoch. The learning rate follows from the schedule and these.
+    `wall_s`, `compile_s`: of the whole run so far, as in the summary. `rates`: instances/s of each epoch. The learning rate follows from the
+    schedule and these.
     """
 
     step: int
@@ -60,6 +61,8 @@ class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_to_target_s: float | None = None
     partial: list[dict[str, Any]] = []
     rates: list[float] = []
+    wall_s: float = 0.0
+    compile_s: float = 0.0
     updates: dict[str, int] = {}
     staleness: dict[str, list[int]] = {}
 

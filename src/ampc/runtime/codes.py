@@ -122,7 +122,8 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP718": Explanation(
         "predictions can't be written under that name",
-        "The end of the name says the form: `.parquet`, `.arrow` or `.jsonl`; `-` writes JSON lines to standard output.",
+        "The end of the name says the form: `.parquet`, `.arrow` or `.jsonl`; `-` writes JSON lines to standard output. A file that is there is only "
+        "overwritten with `--force`.",
         "ampc run manifest.json --infer --data data/ -o predictions.csv",
         "ampc run manifest.json --infer --data data/ -o predictions.parquet",
     ),

@@ -90,7 +90,7 @@ class RunOptions:
 
     epochs: int = _f(10, "int", "how often the training data is passed through", low=0, high=10**9)
     until: str = _f("", "str", "stop once this holds after a validation, e.g. `accuracy >= 0.97`")
-    workers: int = _f(0, "int", "workers, dealt to at most one thread for each usable core; 0 takes one for each core", low=0, high=256)
+    workers: int = _f(0, "int", "workers, dealt to at most one thread for each usable core; 0 takes what the program was placed on", low=0, high=256)
     max_active_keys: int = _f(64, "int", "instances in flight at once (groups, where `group` is above 1)", low=1, high=1_000_000)
     min_update_frequency: int = _f(32, "int", "instances whose gradients a layer gathers before it updates itself", low=1, high=10**9, per_layer=True)
     group: int = _f(1, "int", "instances admitted and fired together", low=1, high=65536)
@@ -144,6 +144,19 @@ class RunOptions:
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in dataclasses.fields(RunOptions) if "setting" in f.metadata}
 PER_LAYER: tuple[str, ...] = tuple(name for name, s in SETTINGS.items() if s.per_layer)
+
+
+TABLES = ("run", "input")
+"""The tables of a settings file; `[input]` is there because a run folder's `config.toml` is one too."""
+
+NOT_SETTINGS: dict[str, str] = {
+    **dict.fromkeys(("init", "weights", "checkpoint"), "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
+    **dict.fromkeys(("valid", "val", "validation_data", "valid_data"), "validation data: the argument `validation=`, or `--valid`"),
+    **dict.fromkeys(("output", "out", "folder", "run_dir"), "where a run is written: the argument `run_folder=`, or `-o`"),
+    "lr": "did you mean `learning_rate`?",
+    "batch_size": "there are no batches: `min_update_frequency` instances make an update, `max_active_keys` are in flight",
+}
+"""What people take for a setting -> what it is called here."""
 
 
 # ------------------------------------------------------------------------------------------ one value
@@ -241,9 +254,8 @@ class _Collected:
 
 def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnostic:
     """Return the diagnostic for a setting that isn't one."""
-    return Diagnostic(
-        "AMP701", f"unknown setting `{name}` {where}", help=did_you_mean(name, known or SETTINGS) or "`--print-config` lists all settings"
-    )
+    hint = NOT_SETTINGS.get(name) or did_you_mean(name, known or SETTINGS) or "`ampc run MANIFEST --print-config` lists all settings"
+    return Diagnostic("AMP701", f"unknown setting `{name}` {where}", help=hint)
 
 
 def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
@@ -266,13 +278,15 @@ def resolve(
     model_parameters: Iterable[str] = (),
     config: Path | None = None,
     resumed: Mapping[str, Value] | None = None,
+    spelt: str = "--",
 ) -> RunOptions:
     """Return the options of a run from all sources, the strongest first: flags, `sets` ("name=value", "layer.name=value"), train, config, defaults.
 
     flags: None stands for "not given". train: the model's `train:` block. layers: every layer of the model with the settings it declares
     (weaker than `ampc.toml`'s tables for layers and `sets`). model_parameters: names that only `ampc compile --set` can change.
     config: an `ampc.toml` with a `[run]` table and `[run.layer.NAME]` tables; a file that doesn't exist is ignored.
-    resumed: settings of the run that is continued, stronger than `train`.
+    resumed: settings of the run that is continued, stronger than `train`. spelt: "--" where `flags` are those of the command line, "=" for arguments
+    of a call in Python.
     Raises AmpError with every mistake found: AMP701 unknown, AMP702 type or range, AMP705 layer, AMP706 form, AMP714 a clash.
     """
     layers = layers or {}
@@ -286,13 +300,14 @@ def resolve(
         got.put(name, value, "in the `train:` block")
     for name, value in (resumed or {}).items():
         got.put(name, value, "in the resumed run")
+    elsewhere = len(got.mistakes)
     for text in sets:
         _take_set(got, text, layers, set(model_parameters))
     for name, flag in (flags or {}).items():
         if flag is not None:
-            got.put(name, flag, f"(`--{name.replace('_', '-')}`)")
+            got.put(name, flag, f"(`--{name.replace('_', '-')}`)" if spelt == "--" else f"(`{name}=`)")
     if got.mistakes:
-        raise AmpError(got.mistakes)
+        raise AmpError(got.mistakes, exit_code=1 if elsewhere or spelt != "--" else 2)
     options = RunOptions(**got.values, per_layer=got.per_layer, origins=got.origins)  # type: ignore[arg-type]  # check_value has checked each type
     _check_together(options)
     return options
@@ -307,6 +322,9 @@ def _take_config(got: _Collected, path: Path, layers: Mapping[str, Mapping[str, 
         got.mistakes.append(Diagnostic("AMP706", f"`{path}` can't be read as TOML: {str(e).lower()}"))
         return
     where = f"in `{path}`"
+    for key, value in document.items():
+        if key not in TABLES:
+            got.mistakes.append(_outside(key, value, where))
     table = document.get("run", {})
     if not isinstance(table, dict):
         got.mistakes.append(Diagnostic("AMP706", f"`run` {where} expects a table `[run]`, got `{shown(table)}`"))
@@ -315,16 +333,34 @@ def _take_config(got: _Collected, path: Path, layers: Mapping[str, Mapping[str, 
         if name != "layer":
             got.put(name, value, where)
             continue
-        for layer, settings in value.items() if isinstance(value, dict) else ():
-            if layer_members(layer, layers):  # the file may serve several models: a layer of another one is none of ours
-                for key, v in settings.items() if isinstance(settings, dict) else ():
+        tables = value.items() if isinstance(value, dict) else [("", value)]
+        for layer, settings in tables:
+            if not isinstance(settings, dict):
+                text = f"`run.layer{'.' if layer else ''}{layer}` {where} expects a table, got `{shown(settings)}`"
+                got.mistakes.append(Diagnostic("AMP706", text, help=f"settings of a layer stand in `[run.layer.{layer or 'NAME'}]`"))
+            elif layer_members(layer, layers):  # the file may serve several models: a layer of another one is none of ours
+                for key, v in settings.items():
                     got.put_layer(layer, key, v, where, layers)
+
+
+def _outside(key: str, value: object, where: str) -> Diagnostic:
+    """Return the mistake of a key or a table of a settings file that no setting is read from."""
+    if not isinstance(value, dict):
+        hint = f"write it below a line `[run]`: `{key} = {shown(value)}`" if key in SETTINGS else "settings stand below a line `[run]`"
+        return Diagnostic("AMP706", f"`{key}` {where} stands outside of the table `[run]`", help=hint)
+    if key == "layer":
+        hint = f"settings of a layer stand in `[run.layer.{next(iter(value), 'NAME')}]`"
+    else:
+        near = did_you_mean(key, ("run",))
+        hint = "did you mean `[run]`?" if near else "settings stand in `[run]`, those of a layer in `[run.layer.NAME]`"
+    return Diagnostic("AMP706", f"the table `[{key}]` {where} is none that is read", help=hint)
 
 
 def _take_set(got: _Collected, text: str, layers: Mapping[str, Mapping[str, Value]], model_parameters: set[str]) -> None:
     name, equals, value = text.partition("=")
     name = name.strip()
-    if not equals or not name or not value.strip():
+    emptied = name in SETTINGS and SETTINGS[name].kind == "str" and not SETTINGS[name].choices  # `until=` takes a condition away
+    if not equals or not name or (not value.strip() and not emptied):
         got.mistakes.append(
             Diagnostic("AMP706", f"`--set {text}` expects `name=value` or `layer.name=value`", help="for instance `--set learning_rate=0.1`")
         )
@@ -349,7 +385,13 @@ def _check_together(o: RunOptions) -> None:
             Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`")
         )
     if mistakes:
-        raise AmpError(mistakes)
+        given = any(is_command(o.origins.get(name, "")) for name in ("group_by_length", "group", "mode", "staleness"))
+        raise AmpError(mistakes, exit_code=2 if given else 1)
+
+
+def is_command(origin: str) -> bool:
+    """Whether the origin of a setting is the command line."""
+    return origin.startswith(("(`--", "in `--set`"))
 
 
 # ------------------------------------------------------------------------------------------ writing them down

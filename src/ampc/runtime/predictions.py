@@ -6,7 +6,9 @@ What no message wrote is null.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Output, Type
 from ampc.runtime.events import Array
-from ampc.runtime.weights import write_bytes
+from ampc.runtime.weights import cannot_write, write_bytes
 
 SUFFIXES = (".parquet", ".arrow", ".jsonl")
 
@@ -26,11 +28,25 @@ def output_types(graph: Graph) -> dict[str, Type]:
     return {n.name: graph.type_of(n.inputs[0]) for n in graph.nodes if isinstance(n, Output)}
 
 
-def check_path(path: str) -> None:
-    """Raise AMP718 for a name that doesn't say how to write; "-" is standard output, as JSON lines."""
+def check_path(path: str, *, force: bool = True) -> None:
+    """Raise AMP718 for a name that doesn't say how to write, or, without `force`, of a file that is there; "-" is standard output, as JSON lines."""
     if path != "-" and Path(path).suffix not in SUFFIXES:
         ends = ", ".join(f"`{s}`" for s in SUFFIXES)
         raise error("AMP718", f"predictions can't be written to `{path}`", help=f"give a name that ends in {ends}, or `-`")
+    if path != "-" and not force and Path(path).exists():
+        raise error("AMP718", f"`{path}` is there already", help="`--force` overwrites it, `-o` gives another name")
+    if path != "-" and not Path(path).parent.is_dir():  # before anything is computed
+        raise cannot_write(Path(path), OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def with_integers(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Array]]:
+    """Return the outputs with int64 arrays where the program computes integers (`argmax`, an int field): an engine's messages are all float32."""
+    integer = {name for name, kind in output_types(graph).items() if kind.integer}
+    return {name: [_rounded(a) for a in arrays] if name in integer else arrays for name, arrays in outputs.items()}
+
+
+def _rounded(a: Array) -> Array:
+    return np.rint(a).astype(np.int64)
 
 
 def columns(graph: Graph, outputs: dict[str, list[Array]]) -> dict[str, list[Any]]:
@@ -46,7 +62,7 @@ def _looped(graph: Graph) -> set[str]:
 def _value(a: Array, kind: Type, many: bool) -> Any:
     table = np.asarray(a).reshape(-1, kind.cols)
     if kind.integer:
-        table = np.rint(table).astype(np.int64)
+        table = _rounded(table)
     rows = table[:, 0] if kind.cols == 1 else table
     if kind.rows == "" and not many:
         return rows[0].tolist() if len(rows) else None  # None: in a branch that the instance didn't take

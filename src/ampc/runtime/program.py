@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ampc.data import Dataset, find, read
+from ampc.data import Dataset, find, read, split_to_predict
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import FieldRef, Loss, Metric, Through
@@ -24,7 +24,7 @@ from ampc.runtime import weights
 from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
 from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve
-from ampc.runtime.predictions import output_types
+from ampc.runtime.predictions import output_types, with_integers
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.session import Session
 from ampc.runtime.summary import Summary
@@ -43,7 +43,7 @@ def program_hash(graph: Graph) -> str:
 
 
 class Program:
-    """A program and its weights (`parameters`; None until trained or loaded: the seed draws them)."""
+    """A program and its weights (`parameters`; None until it is trained or `load_weights` was called; a training draws those that lack)."""
 
     def __init__(self, manifest: Manifest, *, make_engine: EngineFactory | None = None) -> None:
         self.manifest = manifest
@@ -71,13 +71,17 @@ class Program:
         config: Path | None = None,
         per_layer: Mapping[str, Mapping[str, Value]] | None = None,
         resume: Path | None = None,
+        spelt: str = "--",
     ) -> RunOptions:
-        """Return the settings of a run: `settings` over `per_layer` and `sets` over the resumed run's over the `train:` block over `config`."""
+        """Return the settings of a run: `settings` over `per_layer` and `sets` over the resumed run's over the `train:` block over `config`.
+
+        spelt: how messages name one of `settings`: "--" as a flag of the command line, "=" as an argument in Python.
+        """
         sets = [*sets, *(f"{layer}.{name}={_text(v)}" for layer, given in (per_layer or {}).items() for name, v in given.items())]
         resolved = resolve(
             flags=settings, sets=sets, train=self.graph.train, layers={x.name: x.settings for x in self.graph.layers},
             model_parameters=self.graph.parameters, config=config if resume is None else resume / "config.toml",
-            resumed={} if resume is None else stored_settings(resume),
+            resumed={} if resume is None else stored_settings(resume), spelt=spelt,
         )  # fmt: skip
         return resolved if resolved.workers else dataclasses.replace(resolved, workers=self._workers(resolved))
 
@@ -107,23 +111,31 @@ class Program:
     def load_weights(self, *sources: str | Path, names: str | Path | None = None, partial: bool = False) -> list[str]:
         """Take over parameters from safetensors files, later ones winning; return the names left out (empty unless `partial`).
 
-        A source is a file of the whole program, a run folder (its best weights, else its last), or "layer=file" for one layer. `names`: the file
-        holds a PyTorch state dict; a map file, or "torch" where modules are called as the layers. Raises AMP705, AMP710, AMP711, AMP712.
+        A source is a file of the whole program, a run folder (its best weights, else its last), a checkpoint's folder, or "layer=file" for one
+        layer. `names`: the file holds a PyTorch state dict; a map file, or "torch" where modules are called as the layers. Raises AMP705, AMP710,
+        AMP711, AMP712.
         """
         found, left = weights.initialise(
-            [_weights_file(str(s)) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial
+            [str(s) for s in sources], self.graph, names=None if names is None else Path(names), partial=partial
         )
         self.parameters = {**(self.parameters or {}), **found}
         return left
 
     def save_weights(self, path: str | Path, *, names: str | Path | None = None) -> None:
         """Write the weights as safetensors, under the names of a PyTorch state dict if `names` is given (a map file, or "torch")."""
-        if self.parameters is None or set(self.parameters) != set(weights.shapes(self.graph)):
-            raise error("AMP717", "the program has no weights yet", help="train it or load weights first")
-        out: Mapping[str, Array] = self.parameters
+        self.check_weights()
+        out: Mapping[str, Array] = self.parameters or {}
         if names is not None:
             out = weights.to_torch(out, self.graph, weights.name_map(self.graph, Path(names)))
         weights.save_weights(Path(path), out, {"program": program_hash(self.graph)})
+
+    def check_weights(self) -> None:
+        """Raise AMP717 unless every parameter was trained or loaded: random weights would give figures that look like results."""
+        lacking = [name for name in weights.shapes(self.graph) if name not in (self.parameters or {})]
+        if not lacking:
+            return
+        what = "the program has no weights yet" if not self.parameters else "the program has no weights yet for " + weights.listed(lacking)
+        raise error("AMP717", what, help="train it, or take over weights: `--init RUN_DIR`, in Python `program.load_weights(RUN_DIR)`")
 
     # ------------------------------------------------------------------------------------------ data
 
@@ -135,12 +147,16 @@ class Program:
             data = find(data, (split,))[split]
         return read(data, self.graph, on_nan=on_nan)  # type: ignore[arg-type]  # checked as a setting
 
-    def read_unlabelled(self, data: Data, split: str = "test") -> Dataset:
-        """Return the instances of `data` for a prediction: fields that only losses and metrics read need not be there."""
+    def read_unlabelled(self, data: Data, split: str | None = None) -> Dataset:
+        """Return the instances of `data` for a prediction: fields that only losses and metrics read need not be there.
+
+        Of a folder those of `split`, else of `test` if it has one, else of `valid`.
+        """
         if isinstance(data, Dataset):
             return data
         if isinstance(data, (str, Path)):
-            data = find(data, (split,))[split]
+            chosen = split_to_predict(data, split)
+            data = find(data, (chosen,))[chosen]
         unread = targets(self.graph)
         found = read(data, msgspec.structs.replace(self.graph, fields=tuple(f for f in self.graph.fields if f.name not in unread)))
         filled = dict(found.columns)
@@ -196,12 +212,12 @@ class Program:
         learning_rate=...); per_layer: {"embed": {"learning_rate": 0.1}}. run_folder: where metrics, weights and checkpoints go (None: nowhere).
         resume: a run folder to continue. on_event: receives progress. Raises AmpError for wrong input (nothing is left behind) and for a failed run.
         """
-        options = self.options(settings, per_layer=per_layer, resume=None if resume is None else Path(resume))
+        options = self.options(settings, per_layer=per_layer, resume=None if resume is None else Path(resume), spelt="=")
         where = run_folder or resume
         folder = None if where is None else RunFolder(Path(where), force=force)
         training, valid = self.split_data(data, validation, options)
         self._last = None  # moments and accumulators of an earlier run are none of this one's
-        session = self.session(options, folder=folder, inputs={"data": data if isinstance(data, str) else None}, on_event=on_event)
+        session = self.session(options, folder=folder, inputs={"data": str(data) if isinstance(data, (str, Path)) else None}, on_event=on_event)
         try:
             return session.train(training, valid, resume=None if resume is None else Path(resume))
         finally:
@@ -209,8 +225,12 @@ class Program:
                 self.parameters = session.engine.parameters
 
     def evaluate(self, data: Data, *, split: str = "valid", on_event: Listener = ignore, **settings: Value) -> dict[str, float | None]:
-        """Return the mean loss and the metrics on `data` (of a folder, on `split`); a metric that is undefined is None."""
-        options = self.options(settings)
+        """Return the mean loss and the metrics on `data` (of a folder, on `split`); a metric that is undefined is None.
+
+        Raises AMP717 if the program has no weights: train it or call `load_weights` first.
+        """
+        options = self.options(settings, spelt="=")
+        self.check_weights()
         return self.session(options, on_event=on_event).evaluate(self.read(data, split, on_nan=options.on_nan))
 
     def check_outputs(self) -> None:
@@ -220,19 +240,16 @@ class Program:
                 "AMP717", f"the program `{self.name}` has no output to predict", help="add a line `output logits` to the model and compile it again"
             )
 
-    def predict(self, data: Data, *, split: str = "test", on_event: Listener = ignore, **settings: Value) -> dict[str, list[Array]]:
-        """Return for each `output` of the program one float32 [rows, columns] array per instance of `data`, in its order.
+    def predict(self, data: Data, *, split: str | None = None, on_event: Listener = ignore, **settings: Value) -> dict[str, list[Array]]:
+        """Return for each `output` of the program one [rows, columns] array per instance of `data`, in its order: float32, int64 for integers.
 
-        Fields that only losses and metrics read need not be in the data. Raises AMP717 if the program has no output.
+        Fields that only losses and metrics read need not be in the data. Of a folder `split` is read, by default `test` if it has one, else `valid`.
+        Raises AMP717 if the program has no output, or no weights: train it or call `load_weights` first.
         """
+        options = self.options(settings, spelt="=")
         self.check_outputs()
-        return self.session(self.options(settings), on_event=on_event).predict(self.read_unlabelled(data, split))
-
-
-def _weights_file(source: str) -> str:
-    """Return the best weights of a run folder, else its last; another source as it is."""
-    folder = Path(source)
-    return str(folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "weights.safetensors")) if folder.is_dir() else source
+        self.check_weights()
+        return with_integers(self.graph, self.session(options, on_event=on_event).predict(self.read_unlabelled(data, split)))
 
 
 def stored_settings(folder: Path) -> dict[str, Value]:

@@ -101,13 +101,13 @@ def progress_text(p: Progress) -> str:
 
 
 def epoch_line(e: Epoch, epochs: int) -> str:
-    """Return an epoch's record as one line."""
+    """Return an epoch's record as one line; a value is as wide as its widest, so that lines stand in columns."""
     values = [("loss", e.loss), *e.metrics.items()]
-    text = f"epoch {e.epoch}/{epochs}" + "".join(f"  {name} {number(v)}" for name, v in values)
+    text = f"epoch {e.epoch:>{len(str(epochs))}}/{epochs}" + "".join(f"  {name} {number(v):<6}" for name, v in values)
     if e.validation:
-        text += "  | valid" + "".join(f"  {name} {number(v)}" for name, v in e.validation.items())
+        text += "  | valid" + "".join(f"  {name} {number(v):<6}" for name, v in e.validation.items())
     staleness = [s for s in e.staleness.values() if s is not None]
-    text += f"  | {e.instances_per_s:,.0f} instances/s  {e.train_s + e.validation_s:.1f} s"
+    text += f"  | {e.instances_per_s:>9,.0f} instances/s  {e.train_s + e.validation_s:5.1f} s"
     if staleness and max(staleness) > 0:
         text += f"  staleness {max(staleness):.2g}"
     return text + ("  best" if e.best else "")

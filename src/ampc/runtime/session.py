@@ -17,17 +17,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ampc.data import no_validation
 from ampc.data.dataset import Dataset
-from ampc.diagnostics import AmpError, did_you_mean, error
+from ampc.diagnostics import AmpError, error
 from ampc.ir.graph import Graph
-from ampc.runtime import checkpoint, schedule, until
+from ampc import until
+from ampc.runtime import checkpoint, schedule
 from ampc.runtime.checkpoint import State
 from ampc.runtime.contract import EngineFactory, EngineLike, Order
 from ampc.runtime.events import Array, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
 from ampc.runtime.interrupts import Interrupts, StopNow
-from ampc.runtime.options import RunOptions
+from ampc.runtime.options import RunOptions, is_command
 from ampc.runtime.run_folder import RunFolder, version
-from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, metric_names, undefined_reasons
+from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons
 from ampc.runtime.weights import shapes
 
 UNDONE_LIMIT = 3
@@ -36,7 +38,10 @@ UNDONE_LIMIT = 3
 
 @dataclasses.dataclass(slots=True)
 class _State:
-    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them."""
+    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them.
+
+    `wall_s` and `compile_s` are those of the runs that this one resumes.
+    """
 
     epoch: int = 0
     instances: int = 0
@@ -49,6 +54,8 @@ class _State:
     since_best: int = 0
     time_to_target_s: float | None = None
     rates: list[float] = dataclasses.field(default_factory=list)
+    wall_s: float = 0.0
+    compile_s: float = 0.0
     undone: int = 0
 
 
@@ -70,19 +77,31 @@ class Session:
         """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to begin with (or some)."""
         self.graph, self.options, self.make_engine, self.program = graph, options, make_engine, program
         self.folder, self.inputs, self.initial, self.on_event = folder, inputs or {}, initial, on_event
-        self.metrics = metric_names(graph)
-        self.condition = until.parse(options.until) if options.until.strip() else None
-        self.known = ["loss", *self.metrics, "train.loss", *(f"train.{m}" for m in self.metrics)]
-        if self.condition is not None:
-            until.check_names(self.condition, options.until, self.known)
-        self.watch = options.watch or (self.metrics[0] if self.metrics else "loss")
-        if self.watch not in self.known:
-            hint = did_you_mean(self.watch, self.known) or "this run has " + ", ".join(f"`{k}`" for k in self.known)
-            raise error("AMP704", f"`watch` names `{self.watch}`, which is no value of this run", help=hint)
+        metrics = until.metric_names(graph)
+        self.watch = options.watch or (metrics[0] if metrics else "loss")
+        self.condition = self._conditions()
         self.rising = is_better_when_higher(graph, self.watch)
         self.state = _State()
         self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
+        self.began = time.perf_counter()
         self._engine: EngineLike | None = None
+
+    def _conditions(self) -> until.Condition | None:
+        """Return the condition of `until`; it and `watch` may only name what the run has. Raises AMP703, AMP704 (exit 2 for a flag)."""
+        known, o, name = until.values(self.graph), self.options, "until"
+        try:
+            condition = until.parse(o.until) if o.until.strip() else None
+            if condition is not None:
+                until.check_names(condition, o.until, known)
+            name = "watch"
+            until.check_watch(self.watch, known)
+            return condition
+        except AmpError as e:
+            origin = o.origins.get(name, "")
+            if is_command(origin):
+                raise AmpError(e.diagnostics, exit_code=2) from None
+            (d,) = e.diagnostics  # its place is one in a flag
+            raise AmpError(dataclasses.replace(d, primary=None, notes=(*d.notes, *([f"`{name}` {origin}"] if origin else [])))) from None
 
     # ------------------------------------------------------------------------------------------ the engine
 
@@ -140,7 +159,7 @@ class Session:
         summary with `interrupted`; a second one raises `StopNow`. Raises AmpError: before the first update for wrong input, AMP715 (exit 3)
         for a loss that isn't finite.
         """
-        began = time.perf_counter()
+        self.began = time.perf_counter()
         _not_empty(training)
         if validation is not None:
             _not_empty(validation)
@@ -166,15 +185,25 @@ class Session:
                     self.on_event(
                         Note(f"{training.skipped} of {training.n + training.skipped} training instances are left out: a value isn't finite")
                     )
+                if validation is None:
+                    self.on_event(Note(self._unvalidated()))
                 self._epochs(training, validation, interrupts)
         except StopNow as stop:
-            self._finish("interrupted", began, stop.exit_code)
+            self._finish("interrupted", stop.exit_code)
             raise
         except AmpError as e:
-            self._finish("failed", began, e.exit_code)
+            self._finish("failed", e.exit_code)
             raise
         code = interrupts.exit_code if self.summary.stopped == "interrupted" else 0
-        return self._finish(self.summary.stopped, began, code)
+        return self._finish(self.summary.stopped, code)
+
+    def _unvalidated(self) -> str:
+        """Return the note of a run without validation data: where it was looked for, and what is judged by the training passes instead."""
+        named = [] if self.condition is None else [n for n in until.names(self.condition) if not n.startswith("train.")]
+        judged = [f"`until` (`{named[0]}`)"] if named else []
+        judged += [f"the best epoch (`{self.watch}`)"]
+        text = f"{' and '.join(judged)} {'are' if len(judged) > 1 else 'is'} judged by the training data"
+        return f"{no_validation(self.inputs.get('data'))}: {text}"
 
     def _epochs(self, training: Dataset, validation: Dataset | None, interrupts: Interrupts) -> None:
         state, o = self.state, self.options
@@ -343,6 +372,7 @@ class Session:
         step = checkpoint.next_step(self.folder.path)
         if best:
             s.best_step = step
+        wall_s, compile_s = self._spent()
         parts = [msgspec.to_builtins(dataclasses.replace(p, outputs={}, instances_done=None)) for p in s.parts]
         record = State(
             step=step,
@@ -362,6 +392,8 @@ class Session:
             time_to_target_s=s.time_to_target_s,
             partial=parts,
             rates=s.rates,
+            wall_s=wall_s,
+            compile_s=compile_s,
             updates=self.summary.updates,
             staleness={k: v["histogram"] for k, v in self.summary.staleness.items()},
         )
@@ -370,6 +402,11 @@ class Session:
             self.folder.path, self.program, record, weights, self.engine.optimizer_state(), s.ledger, keep=o.keep, ampc_version=version()
         )
         self.folder.weights(weights, self.program)
+
+    def _spent(self) -> tuple[float, float]:
+        """Return (wall time, compilation) of this run and those that it resumes, in seconds."""
+        compiled = self._engine.compile_seconds if self._engine is not None else 0.0
+        return self.state.wall_s + time.perf_counter() - self.began, self.state.compile_s + compiled
 
     def _load(self, folder: Path, training: Dataset) -> checkpoint.Checkpoint:
         """Take over the newest sound checkpoint. Raises AMP708, AMP709, or AMP716 if this run could not be the same."""
@@ -402,21 +439,22 @@ class Session:
             c.epochs_since_best if same else 0,
             None,
             list(c.rates),
+            max(c.wall_s, c.elapsed_s),  # a checkpoint of an older version tells none
+            c.compile_s,
         )
         self.summary.updates = dict(c.updates)
         self.summary.staleness = {k: {"mean": mean_staleness(h), "max": None, "histogram": h} for k, h in c.staleness.items()}
         self.summary.resumed_from = str(found.path)
         return found
 
-    def _finish(self, stopped: str, began: float, exit_code: int) -> Summary:
+    def _finish(self, stopped: str, exit_code: int) -> Summary:
         """Fill the summary and write it if there is a folder (there is none if nothing has begun)."""
         s, state = self.summary, self.state
         s.stopped, s.interrupted, s.exit_code = stopped, stopped == "interrupted", exit_code
         s.epochs, s.instances, s.elapsed_s, s.time_to_target_s = state.epoch, state.instances, state.elapsed_s, state.time_to_target_s
         s.target_reached = state.time_to_target_s is not None
         s.train_instances_per_s = statistics.median(state.rates) if state.rates else None
-        s.wall_s = time.perf_counter() - began
-        s.compile_s = self._engine.compile_seconds if self._engine is not None else 0.0
+        s.wall_s, s.compile_s = self._spent()
         if state.best_epoch is not None:
             s.best = {"value": state.best_value, "name": self.watch, "epoch": state.best_epoch}
         if self.folder is not None and self.folder.ours:

@@ -20,7 +20,7 @@ class Summary:
 
     train_instances_per_s: median over the epochs. validation: the last one (`loss` and metrics; None where undefined, `undefined` says why).
     time_to_target_s: training and validation until `until` first held, without compilation; None if it never did.
-    wall_s: all of `train`, with compilation. staleness: layer -> mean, max, histogram over the whole run.
+    wall_s: all of `train`, with compilation and with the runs that it resumes. staleness: layer -> mean, max, histogram over the whole run.
     """
 
     model: str
@@ -60,11 +60,6 @@ class Summary:
             total = [(old[i] if i < len(old) else 0) + (histogram[i] if i < len(histogram) else 0) for i in range(size)]
             largest = max((i for i, n in enumerate(total) if n), default=None)
             self.staleness[layer] = {"mean": mean_staleness(total), "max": largest, "histogram": total}
-
-
-def metric_names(graph: Graph) -> list[str]:
-    """Return the names of the program's metrics, in order, each once."""
-    return list(dict.fromkeys(n.name or n.op for n in graph.nodes if isinstance(n, Metric)))
 
 
 def is_better_when_higher(graph: Graph, name: str) -> bool:

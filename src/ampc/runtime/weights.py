@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, write_remedy
 from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph
 
 Arrays = dict[str, npt.NDArray[Any]]
 Shapes = dict[str, tuple[int, ...]]
 HEADER_LIMIT = 100_000_000
+MOST_NOTES = 12
 TORCH_NAMES = {"w": "weight", "b": "bias", "table": "weight", "gain": "weight", "bias": "bias"}
 
 
@@ -62,7 +63,7 @@ def sync_folder(path: Path) -> None:
 def cannot_write(path: Path, e: OSError) -> AmpError:
     """Return the error for a file that could not be written: the disk is full, or it isn't allowed."""
     reason = (e.strerror or str(e)).lower()
-    return error("AMP730", f"`{path}` can't be written: {reason}", help="free some space, or give another folder with `-o`", exit_code=4)
+    return error("AMP730", f"`{path}` can't be written: {reason}", help=write_remedy(path, e), exit_code=4)
 
 
 def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -70,7 +71,16 @@ def encode(arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] |
     from safetensors.numpy import save
 
     # an empty set of tensors with an empty set of metadata comes out malformed, so no metadata are None
-    return save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata) if metadata else None)
+    content = save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata=dict(metadata) if metadata else None)
+    if not metadata:
+        return content
+    # The library writes metadata in an order that is another one in each process; the same weights are to be the same bytes.
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors stay aligned
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
 def save_weights(path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None) -> None:
@@ -127,7 +137,7 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
     """
     arrays = spread(arrays, wanted)
     missing = [n for n in wanted if n not in arrays]
-    extra = [n for n in arrays if n not in wanted]
+    extra = sorted(n for n in arrays if n not in wanted)  # the library's order is a new one in each process
     notes = [
         f"`{n}` has shape {_shape(arrays[n].shape)}, the program wants {_shape(s)}" for n, s in wanted.items() if n in arrays and arrays[n].shape != s
     ]
@@ -136,12 +146,15 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
     if not partial:
         notes += [f"`{n}` {_shape(wanted[n])} is missing in the file" for n in missing]
         notes += [f"`{n}` {_shape(arrays[n].shape)} is in the file, but the program has no such parameter{_near(n, missing)}" for n in extra]
+        bad += len(missing) == len(wanted)  # nothing agrees, so there is nothing to take over
     if not notes and len(missing) == len(wanted):
-        notes.append("no name of the file is one of the program: " + ", ".join(f"`{n}`" for n in extra[:8]))
+        notes.append("no name of the file is one of the program: " + listed(extra))
         bad = 1
     if notes:
         hint = None if bad else "`--init-partial` takes over the names that agree and lists the others"
-        raise AmpError(Diagnostic("AMP710", f"the weights in `{source}` don't fit the program", notes=tuple(notes[:40]), help=hint))
+        if len(notes) > MOST_NOTES:
+            notes = [*notes[:MOST_NOTES], f"{len(notes) - MOST_NOTES} more of the kind"]
+        raise AmpError(Diagnostic("AMP710", f"the weights in `{source}` don't fit the program", notes=tuple(notes), help=hint))
     return {n: np.asarray(arrays[n], dtype=np.float32) for n in wanted if n in arrays}, missing + extra
 
 
@@ -178,6 +191,12 @@ def _by_plain_name(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Return the names as text, at most `most` of them."""
+    every = [f"`{n}`" for n in names]
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
 def _shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(str(int(s)) for s in shape) + "]"
 
@@ -196,7 +215,8 @@ def initialise(specs: list[str], graph: Graph, *, names: Path | None = None, par
     """Return (parameters to start from, names left out) from the values of `--init`, later ones winning.
 
     "FILE" holds the whole program (under PyTorch's names if `names` is a map or "torch"); "LAYER=FILE" holds one layer or family:
-    tensors `LAYER.p` or `p`, or a single tensor of whatever name if the layer has a single parameter.
+    tensors `LAYER.p` or `p`, or a single tensor of whatever name if the layer has a single parameter; other layers' tensors are left alone.
+    A file may be a folder that holds weights: of a run (its best, else its last) or of a checkpoint.
     Raises AMP705 (no such layer), AMP710, AMP711, AMP712 (map).
     """
     found: Arrays = {}
@@ -204,19 +224,41 @@ def initialise(specs: list[str], graph: Graph, *, names: Path | None = None, par
     for spec in specs:
         layer, equals, file = spec.partition("=")
         if equals and not Path(spec).exists():
-            found |= _one_layer(layer.strip(), Path(file.strip()), graph)
-        elif names is not None:
-            arrays, rest = from_torch(load_arrays(Path(spec)), graph, name_map(graph, names), spec, partial=partial)
+            found |= _one_layer(layer.strip(), weights_file(Path(file.strip())), graph, names)
+            continue
+        path = weights_file(Path(spec))
+        stored = load_arrays(path)
+        if names is not None:
+            arrays, rest = from_torch(stored, graph, name_map(graph, names), str(path), partial=partial)
             found |= arrays
             left += rest
         else:
-            arrays, rest = load_weights(Path(spec), graph, partial=partial)
+            _check_names(stored, graph, str(path))
+            arrays, rest = fit(stored, shapes(graph), str(path), partial=partial)
             found |= arrays
             left += rest
     return found, left
 
 
-def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
+def weights_file(path: Path) -> Path:
+    """Return the file of weights that `path` stands for: of a folder the best of a run, else the last; AMP711 if it holds none."""
+    if not path.is_dir():
+        return path
+    for name in ("best.safetensors", "weights.safetensors"):
+        if (path / name).exists():
+            return path / name
+    raise error("AMP711", f"the folder `{path}` holds no weights", help="give a run folder, one of its `checkpoints/<n>`, or a safetensors file")
+
+
+def _check_names(arrays: Arrays, graph: Graph, source: str) -> None:
+    """Raise AMP710 if the names of a file are not the program's, but those that PyTorch would give its parameters."""
+    ours, theirs = {*map(plain_name, shapes(graph))}, set(name_map(graph, None).values())
+    if not ours & (set(arrays) - theirs) and theirs & (set(arrays) - ours):
+        problem = f"the weights in `{source}` have the names of a PyTorch state dict"
+        raise error("AMP710", problem, help='add `--names torch`, in Python `names="torch"`; `--names FILE` maps other names')
+
+
+def _one_layer(layer: str, path: Path, graph: Graph, map_file: Path | None) -> Arrays:
     every = shapes(graph)
     named = layer + "."
     wanted = {n: s for n, s in every.items() if n.startswith(named)} or {n: s for n, s in every.items() if plain_name(n).startswith(named)}
@@ -225,11 +267,15 @@ def _one_layer(layer: str, path: Path, graph: Graph) -> Arrays:
         hint = did_you_mean(layer, layers) or "layers: " + ", ".join(f"`{x}`" for x in layers)
         raise error("AMP705", f"`--init {layer}={path}`: the model has no layer `{layer}`", help=hint)
     arrays = load_arrays(path)
+    if map_file is not None:
+        arrays = _renamed(arrays, graph, name_map(graph, map_file))
+    elif len(arrays) > 1:
+        _check_names(arrays, graph, str(path))
     names = {*wanted, *map(plain_name, wanted)} if copy_number(layer) is None else set(wanted)
     if len(arrays) == 1 and len({plain_name(n) for n in wanted}) == 1:
         arrays = {min(names, key=len): next(iter(arrays.values()))}
-    arrays = {n if n in names or f"{layer}.{n}" not in names else f"{layer}.{n}": a for n, a in arrays.items()}
-    return fit(arrays, wanted, str(path))[0]
+    bare = {f"{layer}.{n}": a for n, a in arrays.items() if f"{layer}.{n}" in names}
+    return fit(bare | {n: a for n, a in arrays.items() if n in names or n.startswith(named)}, wanted, str(path))[0]
 
 
 # ------------------------------------------------------------------------------------------ PyTorch's names
@@ -291,9 +337,13 @@ def from_torch(
     state: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str], source: str, *, partial: bool = False
 ) -> tuple[Arrays, list[str]]:
     """Return (parameters, names left out) from a state dict's arrays. Raises AMP710 in the program's names."""
+    return fit(_renamed(state, graph, names), shapes(graph), source, partial=partial)
+
+
+def _renamed(state: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str]) -> Arrays:
     back = {torch: ours for ours, torch in names.items()}
     ours = {}
     for name, a in state.items():
         target = back.get(name, name)
         ours[target] = np.ascontiguousarray(a.T) if target in back.values() and _is_transposed(graph, target) else a
-    return fit(ours, shapes(graph), source, partial=partial)
+    return ours

@@ -17,8 +17,8 @@ import pydot
 from ampc.diagnostics import did_you_mean, error, printable
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Bcast, Concat, Cond, Dealt, Decided, Dependents, First, Flatmap, Group, Isu, Loss, Match, Metric, Output, Phi, Source, Split,
-    Type, Ungroup, Within,
+    NPT, PPT, AnyNode, Bcast, Concat, Cond, Dealt, Decided, Dependents, FieldRef, First, Flatmap, Group, Isu, Loss, Match, Metric, Output, Phi,
+    Source, Split, Through, Type, Ungroup, Within,
 )
 from ampc.place import Placement, Target
 from ampc.view.words import describe, field_words, shape
@@ -67,6 +67,11 @@ def dot(graph: Graph, placement: Placement | None = None, target: Target | None 
     return _Drawing(graph, placement, target, detail).text()
 
 
+def drawn_nodes(graph: Graph, detail: Detail = "paper") -> int:
+    """Return how many of the graph's nodes the picture shows."""
+    return len(_Drawing(graph, None, None, detail).drawn()[0])
+
+
 def text(value: str) -> str:
     """Return `value` as text of an HTML-like label: control characters shown, nothing that DOT, SVG or HTML would take as its own."""
     return html.escape(printable(value), quote=True).replace("\\", "&#92;")
@@ -90,12 +95,17 @@ class _Drawing:
         self.drawing.set_node_defaults(**_quoted(fontname=FONT, fontsize="11", style="filled", penwidth="1.2", margin="0.13,0.06"))
         self.drawing.set_edge_defaults(**_quoted(fontname=FONT, fontsize="9", color=INK, fontcolor=MUTED, arrowsize="0.7", penwidth="1.1"))
 
-    def text(self) -> str:
+    def drawn(self) -> tuple[list[AnyNode], list[_Edge]]:
+        """Return the nodes and the edges of the picture."""
         drawn = [n for n in self.graph.nodes if self.detail == "paper" or not self._through(n)]
         edges = self._edges({n.id for n in drawn})
         if self.detail == "layers":
             joined = {e.source for e in edges} | {e.reader for e in edges}
             drawn = [n for n in drawn if n.id in joined or isinstance(n, PPT | Loss)]
+        return drawn, edges
+
+    def text(self) -> str:
+        drawn, edges = self.drawn()
         clusters = self._clusters()
         for node in drawn:
             device = self.placement.device_of.get(node.id, 0) if self.placement else 0
@@ -198,29 +208,33 @@ class _Drawing:
                 loop = self._closes_loop(reader, entry)
                 found[source, reader * 1000 + entry, loop] = _Edge(source, reader, self.graph.type_of((source, port)), loop, self._port(source, port))
                 continue
-            for end, at, loop in self._ends((reader, entry), drawn):
-                edge = _Edge(source, end, self.graph.type_of(self.graph.by_id[end].inputs[at]), loop, self._port(source, port))
+            cols = self.graph.type_of((source, port)).cols
+            for end, at, loop, width in self._ends((reader, entry), drawn, cols):
+                read = self.graph.type_of(self.graph.by_id[end].inputs[at])
+                edge = _Edge(source, end, msgspec.structs.replace(read, cols=width if read.cols else 0), loop, self._port(source, port))
                 if edge.type.cols > 0:
                     found.setdefault((source, end, loop), edge)
         return list(found.values())
 
-    def _ends(self, start: tuple[int, int], drawn: set[int]) -> list[tuple[int, int, bool]]:
-        """Return the inputs (node, port) of drawn nodes that a message into `start` reaches through the others, and whether it passes a loop edge."""
-        out: list[tuple[int, int, bool]] = []
-        stack, seen = [(*start, False)], set()
+    def _ends(self, start: tuple[int, int], drawn: set[int], cols: int) -> list[tuple[int, int, bool, int]]:
+        """Return the inputs (node, port) of drawn nodes that a message into `start` reaches through the others, whether it passes a loop edge, and
+        how many columns of it arrive: a Concat that is not drawn makes it no wider, a Split takes a piece."""
+        out: list[tuple[int, int, bool, int]] = []
+        stack, seen = [(*start, False, cols)], set()
         while stack:
-            node, entry, loop = stack.pop()
+            node, entry, loop, width = stack.pop()
             loop = loop or self._closes_loop(node, entry)
             if (node, loop) in seen:
                 continue
             seen.add((node, loop))
             if node in drawn:
-                out.append((node, entry, loop))
+                out.append((node, entry, loop, width))
                 continue
             for port in range(len(self.graph.by_id[node].outputs)):
                 reader = self.graph.readers.get((node, port))
                 if reader is not None:
-                    stack.append((*reader, loop))
+                    piece = self.graph.by_id[node].outputs[port].cols
+                    stack.append((*reader, loop, min(width, piece) if isinstance(self.graph.by_id[node], Split) else width))
         return sorted(out)
 
     def _closes_loop(self, reader: int, entry: int) -> bool:
@@ -228,10 +242,26 @@ class _Drawing:
         match self.graph.by_id[reader]:
             case Phi(test=First()):
                 return entry > 0
-            case Flatmap(to=Dependents(region=r)):
-                return self.graph.regions[r].form == "visit"
+            case Flatmap(to=Dependents(region=r, at=at)):
+                # Over the children of a visit, it is an `each` that the elements they wait for wake.
+                waited = isinstance(at, FieldRef | Through) and any(at.field in x.after for x in self.graph.regions)
+                return self.graph.regions[r].form == "visit" or (waited and self._returns(reader))
             case _:
                 return False
+
+    def _returns(self, start: int) -> bool:
+        """Whether what leaves a node comes back to it without a loop's next turn."""
+        stack, seen = [start], set[int]()
+        while stack:
+            for port in range(len(self.graph.by_id[node := stack.pop()].outputs)):
+                reader, entry = self.graph.readers.get((node, port), (-1, 0))
+                if reader == start:
+                    return True
+                turn = reader >= 0 and isinstance(self.graph.by_id[reader], Phi) and self._closes_loop(reader, entry)
+                if reader >= 0 and not turn and reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader)
+        return False
 
     def _port(self, source: int, port: int) -> str:
         node = self.graph.by_id[source]

@@ -31,6 +31,8 @@ def describe(graph: Graph, node: AnyNode) -> tuple[str, str]:
         case NPT():
             reads = ", ".join(field_words(graph, f) for f in node.fields)
             numbers = " ".join(f"{k} {v}" for k, v in node.attrs.items())
+            if reads and "reduce" in node.attrs:
+                return node.op.replace("_", " "), f"{node.attrs['reduce']} by {reads}"
             return node.op.replace("_", " "), reads or numbers
         case Loss() | Metric():
             return node.op.replace("_", " "), ", ".join(field_words(graph, f) for f in node.fields)

@@ -1,6 +1,7 @@
 """The stopping condition: `accuracy >= 0.97 and loss < 0.1`, parsed by hand into comparisons, `and`, `or` and parentheses.
 
-A value that is undefined (None) makes its comparison false, whichever way it points. Nothing is ever evaluated as code.
+The compiler checks those of a `train:` block, a run all others. A value that is undefined (None) makes its comparison false, whichever way
+it points. Nothing is ever evaluated as code.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NoReturn
 
-from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean
+from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean, error
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import Metric
 
 Operator = Literal[">=", "<=", ">", "<"]
 LIMIT = 1000
@@ -76,15 +79,37 @@ def names(condition: Condition) -> list[str]:
     return [condition.name] if isinstance(condition, Compare) else [n for p in condition.parts for n in names(p)]
 
 
+def metric_names(graph: Graph) -> list[str]:
+    """Return the names of the program's metrics, in order, each once."""
+    return list(dict.fromkeys(n.name or n.op for n in graph.nodes if isinstance(n, Metric)))
+
+
+def values(graph: Graph) -> list[str]:
+    """Return the values that a run of the program has: what `until` and `watch` may name."""
+    metrics = metric_names(graph)
+    return ["loss", *metrics, "train.loss", *(f"train.{m}" for m in metrics)]
+
+
+def check_watch(name: str, known: Iterable[str]) -> None:
+    """Raise AmpError AMP704 if `watch` names no value of the run."""
+    known = list(known)
+    if name not in known:
+        raise error("AMP704", f"`watch` names `{name}`, which is no value of this run", help=_suggest(name, known))
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    for prefix in ("valid.", "validation.", "val."):
+        if name.removeprefix(prefix) in known:
+            return f"did you mean `{name.removeprefix(prefix)}`? That is the value of the validation"
+    return did_you_mean(name, known) or "this run has " + ", ".join(f"`{k}`" for k in known)
+
+
 def check_names(condition: Condition, text: str, known: Iterable[str]) -> None:
     """Raise AmpError AMP704 if the condition reads a value that this run doesn't have."""
     known = list(known)
     if isinstance(condition, Compare):
         if condition.name not in known:
-            values = "this run has " + ", ".join(f"`{k}`" for k in known)
-            raise _error(
-                "AMP704", text, condition.column, f"`{condition.name}` is no value of this run", did_you_mean(condition.name, known) or values
-            )
+            raise _error("AMP704", text, condition.column, f"`{condition.name}` is no value of this run", _suggest(condition.name, known))
         return
     for part in condition.parts:
         check_names(part, text, known)
