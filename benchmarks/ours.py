@@ -14,7 +14,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "runs" / "bench" / "data"
-SOURCES = {"mnist": "mnist", "sst": "sst", "qm9": "qm9"}
+SOURCES = {"mnist": "mnist", "sst": "sst", "qm9": "qm9", "babi15": "babi15"}
 """Recipe -> the folder with its original files, in $AMPC_DATA or `data/` of the repository."""
 
 
