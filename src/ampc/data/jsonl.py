@@ -20,7 +20,7 @@ from ampc.data.problems import LIMIT, Problems
 from ampc.data.ragged import Column, Mask, joined
 from ampc.data.rows import check_row
 from ampc.data.schema import Schema, Spec
-from ampc.diagnostics import error
+from ampc.diagnostics import AmpError, error
 
 MAX_LINE_BYTES = 64 << 20
 MAX_DEPTH = 64
@@ -48,6 +48,20 @@ def row_type(schema: Schema) -> Any:
     return msgspec.defstruct("Row", fields, rename={f"f{i}": s.name for i, s in enumerate(schema.specs)}, gc=False)
 
 
+def _is_whole(line: bytes) -> bool:
+    """Whether a line is JSON by itself; the first line of a list that is written over several is not."""
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return False
+    return True
+
+
+def _json_list(name: str) -> AmpError:
+    remedy = f"write one object a line: `jq -c '.[]' {name} > new.jsonl`"
+    return error("AMP806", f"`{name}` holds a JSON list, expected JSON lines", help=remedy)
+
+
 def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> tuple[dict[str, Column], int]:
     """Return the good rows of a JSON-lines file as columns, and how many; sets `problems.rows` to their numbers, `problems.part` to all lines.
 
@@ -60,10 +74,12 @@ def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> tup
     chunks: list[list[Column]] = []
     rows: list[Any] = []
     size = wrong = 0
+    listed = False
     for number, line in _lines(path):
         if not lines and _LIST.match(line):
-            remedy = f"write one object a line: `jq -c '.[]' {name} > new.jsonl`"
-            raise error("AMP806", f"`{name}` holds a JSON list, expected JSON lines", help=remedy)
+            listed = True
+            if not _is_whole(line):
+                raise _json_list(name)
         lines.append(number)
         try:
             _check_depth(line)
@@ -84,6 +100,8 @@ def read_lines(path: Path, name: str, schema: Schema, problems: Problems) -> tup
             chunks.append(_columns(rows, schema))
             rows, size = [], 0
     problems.part = Part(name, 0, np.array(lines, np.int64))
+    if listed and len(lines) == 1:
+        raise _json_list(name)
     if not lines:
         raise error("AMP805", f"`{name}` holds no instances", help="write one JSON object a line, one line an instance")
     if rows or not chunks:
