@@ -169,7 +169,7 @@ def contenders(data: str, hidden: int, active: int, compiled: bool, quick: bool)
         settings = {"workers": workers, "max_active_keys": active, "min_update_frequency": UPDATE, "clip_norm": 0.0}
         arguments = {"model": "qm9_ggsnn", "data": data, "overrides": {"hidden": hidden}, "instances": MOLECULES, **settings}
         made.append(Contender(f"ampc, {workers} worker{'s' * (workers > 1)}", Ours, arguments, workers))
-    twice = {**arguments, "overrides": {"hidden": hidden, "copies": 2}}
+    twice = {**arguments, "overrides": {"hidden": hidden, "copies": 2}, "max_active_keys": 2 * active}  # as many for each copy
     made.append(Contender("ampc, two copies of the layers, 2 workers", Ours, twice, 2))
     return made
 

@@ -156,7 +156,7 @@ def contenders(data: str, active: int) -> list[Contender]:
         settings = {"workers": workers, "max_active_keys": active, "min_update_frequency": UPDATE, "clip_norm": 0.0}
         arguments = {"model": "sentiment_tree_lstm", "data": data, "overrides": {"rate": 0.0}, "instances": TREES, **settings}
         made.append(Contender(f"ampc, {workers} worker{'s' * (workers > 1)}", Ours, arguments, workers))
-    twice = {**arguments, "overrides": {"rate": 0.0, "copies": 2}}
+    twice = {**arguments, "overrides": {"rate": 0.0, "copies": 2}, "max_active_keys": 2 * active}  # as many for each copy
     made.append(Contender("ampc, two copies of the layers, 2 workers", Ours, twice, 2))
     return made
 
