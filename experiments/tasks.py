@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ours import data_folder
+from benchmarks.ours import ROOT, data_folder
 
 MODES = ("async", "sync")
 
@@ -53,8 +54,9 @@ class Task:
         return f"{self.metric} {'<=' if self.falls else '>='} {self.target / self.scale(data):.9g}"
 
     def fingerprint(self, mode: str, seed: int) -> str:
-        """Return a text that tells one run from all others."""
-        what = [self.name, mode, seed, self.target, self.epochs, self.options, self.overrides, self.settings]
+        """Return a text that tells one run from all others: a changed model or setting makes another run."""
+        program = hashlib.sha256((ROOT / "models" / f"{self.model}.amp").read_bytes()).hexdigest()[:12]
+        what = [program, self.name, mode, seed, self.target, self.epochs, self.options, self.overrides, self.settings]
         return json.dumps(what, sort_keys=True, default=dict)
 
 
