@@ -196,7 +196,8 @@ def test_without_learning_an_asynchronous_epoch_sums_what_a_synchronous_one_does
         for layer in interpreter.run(instance_of(data, graph, i)).rows:
             reached[layer] = reached.get(layer, 0) + 1
     for workers, mak, driver in ((1, 1, "step"), (2, 4, "step"), (3, 16, "threads"), (4, 64, "step")):
-        e = engine(graph, workers, seed=4, driver=driver, max_active_keys=mak, optimizer="momentum", momentum=0.0, learning_rate=0.0, min_update_frequency=10**6)
+        still = {x.name: {"learning_rate": 0.0, "min_update_frequency": 10**6} for x in graph.layers}  # also where a model has settings of its own
+        e = engine(graph, workers, seed=4, driver=driver, max_active_keys=mak, optimizer="momentum", momentum=0.0, per_layer=still)
         result = e.run(data, np.random.default_rng(mak).permutation(data.n), train=True)
         assert result.updates == {layer: int(layer in reached) for layer in result.updates}
         for layer in result.updates:
