@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--write", action="store_true", help="put the table into docs/results.md")
     p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--epochs", type=int, default=3)
+    p.add_argument("--epochs", type=int, default=2)
     p.add_argument("--optimizer", default="adam")
     p.add_argument("--rate", type=float, default=0.002, help="learning rate")
     a = p.parse_args(argv)

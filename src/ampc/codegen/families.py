@@ -60,7 +60,7 @@ def number(f: Firing, node: PPT) -> Numbering:
 
 
 def forward(f: Firing, node: PPT) -> Buffer:
-    """Return a row for each element; where a sum takes the products, the buffer of that sum's writer (`summed`) has it all."""
+    """Return a row for each element or, where a sum by index takes the products, that sum: the scatter after it hands this buffer on."""
     n = number(f, node)
     cols = node.outputs[0].cols
     packed, made = f.buffer(n.x.cols, n.space), f.buffer(cols, n.space)
