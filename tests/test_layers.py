@@ -24,11 +24,12 @@ ALLOWED: dict[str, set[str]] = {
     "codegen": BASE | {"ir", "place", "manifest"},
     "data": BASE | {"ir"},
     "runtime": BASE | {"until", "manifest", "ir", "place", "codegen", "data"},
+    "simulate": BASE | {"until", "manifest", "ir", "place", "codegen", "data", "runtime"},
     "until": BASE | {"ir"},
     "compiler": BASE | {"until", "source", "frontend", "lower", "passes", "ir", "place", "manifest"},
     "view": BASE | {"ir", "place", "manifest"},
     "artefact": BASE | {"compiler", "codegen", "view", "manifest", "ir", "place"},
-    "api": BASE | {"source", "compiler", "manifest", "place", "runtime"},
+    "api": BASE | {"source", "compiler", "manifest", "place", "runtime", "simulate"},
 }
 """Part -> the parts that it may import beside itself. `cli`, `codes` and `ampc` itself may import everything."""
 
