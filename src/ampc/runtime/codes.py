@@ -133,6 +133,13 @@ CODES: dict[str, Explanation] = {
         "ampc run manifest.json --infer --data data/",
         "ampc run manifest.json --infer --data data/ --init runs/first",
     ),
+    "AMP720": Explanation(
+        "a trace that can't be read",
+        "A trace is a folder of four Parquet tables (`firings`, `taken`, `messages`, `instances`), which `ampc run --trace` writes as `trace` "
+        "into the run folder. The folder holds none, or its files are damaged, of another version, or not of one trace.",
+        "ampc trace data/list_reduction",
+        "ampc trace runs/list_reduction-1",
+    ),
     "AMP730": Explanation(
         "a file can't be written",
         "The disk is full or the folder doesn't allow it. The run stops with exit code 4; finished checkpoints stay as they were and can be resumed.",
