@@ -94,6 +94,11 @@ class H(IntEnum):
     """0: most waiting rows first (backward counts double); 1: drawn by the step driver's random numbers."""
     RANDOM = auto()
     """State of the step driver's random numbers."""
+    OUTBOX = auto()
+    """I: in virtual time, where messages to other devices are put for the network to carry: their number, then (device, token, amount)
+    of each; 0: they go into the rings."""
+    OUTBOX_ROOM = auto()
+    """Messages that the outbox holds at most."""
     END = auto()
 
 

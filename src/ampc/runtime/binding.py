@@ -77,6 +77,7 @@ class Binding:
         self.extents = Extents(self.graph, data)
         self.cells: dict[int, int] = {}
         self.workers = options.workers
+        self.virtual = options.driver == "simulate"
         self.group = options.group
         wanted = -(-max(data.n, 1) // self.group)
         self.cohorts = max(1, min(options.max_active_keys, wanted))
@@ -165,9 +166,14 @@ class Binding:
             else:
                 self._cell(key, base + words.get(where, 0))
                 words[where] = words.get(where, 0) + ((rows + 1) * int(width) if kind == "table" else rows + int(width))
-        self.scratch_stride = _align(max(floats.values(), default=0)) + 64
+        scratch = self.scratch_stride = _align(max(floats.values(), default=0)) + 64
         self.work_stride = (base + max(words.values(), default=0) + 15) // 8 * 8
-        self.floats = self.scratch0 + self.workers * self.scratch_stride
+        blocks = self.workers
+        if self.virtual:  # one thread fires for all devices, one after the other: they share its scratch
+            blocks, self.scratch_stride, self.work_stride, self.work_room = 1, 0, 0, self.work_stride
+        else:
+            self.work_room = self.work_stride
+        self.floats = self.scratch0 + blocks * scratch
 
     def _cell(self, key: tuple[str | int, ...], value: int) -> None:
         index = self.program.cells.get(key)
@@ -274,20 +280,24 @@ class Binding:
         head[H.SEG0] = table.room(segments * SEG)
         head[H.LAYER0] = table.room(max(1, layers) * LAYER)
         head[H.QUEUE0] = table.room(queues * QUEUE)
-        head[H.RING0] = table.room(self.workers * self.workers * RING)
+        pairs = 1 if self.virtual else self.workers * self.workers
+        head[H.RING0] = table.room(pairs * RING)
         head[H.FOLD0] = table.room(max(1, len(self.folds)) * FOLD)
         head[H.COHORT0] = table.room(2 * self.cohorts)
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
         head[H.SLOT0] = table.room(3 * self.slots)
         head[H.COUNT0] = table.room(self.slots * self.count_stride)
-        head[H.WORK0] = table.room(self.workers * self.work_stride)
+        head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
         lists = {s.id: table.room(max(1, 2 * len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
         buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.slots * self.domain[q // 2])]}
-        ring = _power_of_two(2 * self._live_messages()) if self.workers > 1 else 8
-        rings = [table.room(2 * ring) if a != b else 0 for a in range(self.workers) for b in range(self.workers)]
+        self.live = 2 * self._live_messages()
+        ring = _power_of_two(self.live) if self.workers > 1 and not self.virtual else 8
+        rings = [table.room(2 * ring) if k // self.workers != k % self.workers else 0 for k in range(pairs)]
+        if self.virtual:
+            head[H.OUTBOX], head[H.OUTBOX_ROOM] = table.room(1 + 3 * self.live), self.live
         self._check_memory(table.size)
 
         I = np.zeros(table.size, np.int64)  # the name it has in kernels

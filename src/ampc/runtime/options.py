@@ -68,7 +68,7 @@ class EngineOptions:
     group: int = 1
     group_by_length: bool = False
     mode: Literal["async", "sync"] = "async"
-    driver: Literal["threads", "step"] = "threads"
+    driver: Literal["threads", "step", "simulate"] = "threads"
     seed: int = 0
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "adam"
     learning_rate: float = 0.001

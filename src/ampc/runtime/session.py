@@ -120,9 +120,11 @@ class Session:
         return self._engine is not None
 
     def _timed(self, dataset: Dataset, order: Order, **how: Any) -> tuple[EpochResult, float]:
-        """Run a pass; return its result and the wall time that it took without compilation."""
+        """Run a pass; return its result and the time that it took: wall time without compilation, or the engine's own if that is virtual."""
         compiled, began = self.engine.compile_seconds, time.perf_counter()
         result = self.engine.run(dataset, order, **how)
+        if self.options.driver == "simulate":
+            return result, result.seconds
         return result, max(0.0, time.perf_counter() - began - (self.engine.compile_seconds - compiled))
 
     # ------------------------------------------------------------------------------------------ forward only

@@ -19,6 +19,7 @@ from ampc.runtime.rows import finite
 WORKERS, SLOTS, SLOT0, SEG0, QUEUE0, RING0, COUNT0, COUNT_STRIDE, WORK0, WORK_STRIDE, CAP = (
     h.value for h in (H.WORKERS, H.SLOTS, H.SLOT0, H.SEG0, H.QUEUE0, H.RING0, H.COUNT0, H.COUNT_STRIDE, H.WORK0, H.WORK_STRIDE, H.CAP)
 )
+OUTBOX, OUTBOX_ROOM = H.OUTBOX.value, H.OUTBOX_ROOM.value
 SEGMENTS, LAYERS, ERROR, NONFINITE, NONFINITE_COUNT = (h.value for h in (H.SEGMENTS, H.LAYERS, H.ERROR, H.NONFINITE, H.NONFINITE_COUNT))
 OWNER, NEED, ARRIVED, PENDING, COUNTED = (s.value for s in (S.OWNER, S.NEED, S.ARRIVED, S.PENDING, S.COUNTED))
 BUFFER, MASK, HEAD, TAIL = (q.value for q in (Q.BUFFER, Q.MASK, Q.HEAD, Q.TAIL))
@@ -70,7 +71,18 @@ def arrive(I, w, q, slot, idx, amount):
 
 @kernel()
 def pass_on(I, w, to, q, slot, idx, amount):
-    """Stage a token in the ring to worker `to`; `publish` makes it visible."""
+    """Stage a token in the ring to worker `to`; `publish` makes it visible. In virtual time: put it into the outbox."""
+    if I[OUTBOX] > 0:
+        box = I[OUTBOX]
+        count = at(I, box)
+        if count == I[OUTBOX_ROOM]:
+            store_release(I, ERROR, FULL_RING)
+            return
+        put(I, box + 1 + 3 * count, to)
+        put(I, box + 2 + 3 * count, (q << QUEUE_SHIFT) | (slot << INDEX_BITS) | idx)
+        put(I, box + 3 + 3 * count, amount)
+        put(I, box, count + 1)
+        return
     c = I[RING0] + (w * I[WORKERS] + to) * RING
     staged = at(I, c + RING_STAGED)
     mask = at(I, c + MASK)
