@@ -216,6 +216,11 @@ class Binding:
         empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
 
+    def limit(self, segment: int, most: int) -> None:
+        """Let a firing of `segment` take at most so many messages; 0 is as many as its buffers hold."""
+        record = self.I[H.SEG0] + segment * SEG + S.TAKE
+        self.I[record] = min(self.take[segment], most) if most else self.take[segment]
+
     def static_count(self, layer: str) -> bool:
         """Whether the number of a layer's firings follows from the lengths of axes alone."""
         return all(not self._conditional(s) for s in self.plan.segments if layer in s.layers)

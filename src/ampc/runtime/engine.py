@@ -234,8 +234,11 @@ class Engine:
         if train and self.options.mode == "async":
             with _quiet():
                 worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
-        seconds = time.perf_counter() - began
-        return self._result(binding, O, places, order, seconds, train)
+        return self._result(binding, O, places, order, self._elapsed(began), train)
+
+    def _elapsed(self, began: float) -> float:
+        """Return the seconds of a pass that began at `began`; an engine with a clock of its own has others."""
+        return time.perf_counter() - began
 
     def gradients(self, dataset: Dataset, order: npt.NDArray[np.int64]) -> dict[str, Array]:
         """Return the gradient of the summed loss over the instances `order`, without an update: "layer.param" -> float32 array."""

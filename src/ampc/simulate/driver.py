@@ -176,6 +176,7 @@ def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
         devices.seconds[d, STOPPED] += costs.chance[REPAIR]
         log.count[FAILURES] += 1
     devices.seconds[d, END] = end
+    devices.fired[d] += q >= 0
     devices.word[d, BUSY] = 1
     devices.word[d, LOGGED] = note_firing(log, d, q, n, updates, now, end)
     push(heap, end, FINISHED, d, 0)
@@ -277,7 +278,10 @@ def deliver(I, heap, under_way, devices, held, costs, log, m):
 
 @njit(**EXACT)
 def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
-    """Handle up to `limit` events; return 0, or what is wrong: STALLED, NO_ROUTE."""
+    """Handle up to `limit` events; return 0, or what is wrong: STALLED, NO_ROUTE. A pass begins with every device at leisure."""
+    if heap.count[1] == 0:
+        for d in range(len(devices.fired)):
+            push(heap, 0.0, FINISHED, d, 0)
     for _ in range(limit):
         if I[STOP] != 0 or I[ERROR] != 0:
             return 0

@@ -30,13 +30,14 @@ JITTER, FAILURE_RATE, REPAIR, OVERHEAD = 0, 1, 2, 3
 
 
 class Devices(NamedTuple):
-    """word, seconds: [devices, columns above]. first: [devices + 1] into queue, the queues of each device, and `layer_first` into layer.
+    """word, seconds: [devices, columns above]. fired: [devices] firings. first: [devices + 1] into queue, the queues of each device, and `layer_first` into layer.
 
     one: [devices] 1 where a firing takes one message, and then backward before forward as the paper has it.
     """
 
     word: Integers
     seconds: Floats
+    fired: Integers
     first: Integers
     queue: Integers
     layer_first: Integers
@@ -115,7 +116,7 @@ def log(instances: int, firings: int, tokens: int, messages: int) -> Log:
 def samples() -> tuple[Devices, Held, Costs, Log]:
     """Return tables of each kind, for their types."""
     i, f, ii, ff = np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1), np.int64), np.zeros((1, 1))
-    return Devices(ii, ff, i, i, i, i, i), held(1), Costs(f, f, i, i, f, ff, ii, f, i, i, f, f, i, f), log(1, 1, 1, 1)
+    return Devices(ii, ff, i, i, i, i, i, i), held(1), Costs(f, f, i, i, f, ff, ii, f, i, i, f, f, i, f), log(1, 1, 1, 1)
 
 
 __all__ = ["Costs", "Devices", "Held", "Log", "held", "log", "samples"]
