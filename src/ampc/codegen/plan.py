@@ -51,6 +51,11 @@ class Segment:
         return tuple(names)
 
     @property
+    def title(self) -> str:
+        """What the segment does, for people: its layers, else the operations or kinds of its first nodes."""
+        return ", ".join(self.layers) or " ".join(dict.fromkeys(getattr(n, "op", "") or type(n).__name__.lower() for n in self.nodes[:3]))
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         return tuple(n for n in self.nodes if isinstance(n, Group))
 

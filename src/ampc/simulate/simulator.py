@@ -198,7 +198,7 @@ class Simulator(Engine):
         token = message[:, 2]
         arrived = np.where(log.sent[:sent, 1] < 0, np.nan, log.sent[:sent, 1])
         return Trace(
-            driver="simulate", devices=names, segments=tuple(segment_name(s) for s in self.plan.segments), links=link_names,
+            driver="simulate", devices=names, segments=tuple(f"{s.id} {s.title}" for s in self.plan.segments), links=link_names,
             start_s=log.span[:firings, 0][order], end_s=log.span[:firings, 1][order], device=used[log.firing[:firings, 0]][order].astype(np.int32),
             queue=queue[order].astype(np.int32), tokens=log.firing[:firings, 2][order].astype(np.int32),
             updates=log.firing[:firings, 3][order].astype(np.int32),
