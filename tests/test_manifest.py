@@ -143,9 +143,9 @@ LINEAR, RELU = index_of("PPT", "linear"), index_of("NPT", "relu")
 WRONG: list[tuple[str, Callable[[Raw], object], str, str | None]] = [
     ("format", put("format", "onnx"), 'AMP604: `m.json` is not an ampc manifest: `$.format` must be "ampc-manifest"', "`ampc compile model.amp` writes a manifest"),
     ("format missing", drop("format"), 'AMP604: `m.json` is not an ampc manifest: `$.format` must be "ampc-manifest"', "`ampc compile model.amp` writes a manifest"),
-    ("version", put("version", 2), "AMP605: `m.json` has version `2`, but this ampc reads version 1", "compile the model again"),
-    ("version true", put("version", True), "AMP605: `m.json` has version `True`, but this ampc reads version 1", "compile the model again"),
-    ("version missing", drop("version"), "AMP605: `m.json` has version none, but this ampc reads version 1", "compile the model again"),
+    ("version", put("version", 1), "AMP605: `m.json` has version `1`, but this ampc reads version 2", "compile the model again"),
+    ("version true", put("version", True), "AMP605: `m.json` has version `True`, but this ampc reads version 2", "compile the model again"),
+    ("version missing", drop("version"), "AMP605: `m.json` has version none, but this ampc reads version 2", "compile the model again"),
     ("graph missing", drop("graph"), "AMP606: `$` of `m.json`: the field `graph` is missing", None),
     ("unknown field", put("graph.nods", []), "AMP606: `$.graph` of `m.json`: unknown field `nods`", "did you mean `nodes`?"),
     ("unknown kind", put(f"graph.nodes.{RELU}.kind", "NPTT"), f"AMP606: `$.graph.nodes[{RELU}].kind` of `m.json`: there is no kind `NPTT`", "did you mean `NPT`?"),
@@ -211,7 +211,7 @@ NOT_JSON = [
     (b'{"a":' * 65 + b"1" + b"}" * 65, "AMP602: `m.json` nests 65 deep, but a manifest nests at most 64 deep"),
     (b"[]", 'AMP604: `m.json` is not an ampc manifest: `$.format` must be "ampc-manifest"'),
     (b'"ampc-manifest"', 'AMP604: `m.json` is not an ampc manifest: `$.format` must be "ampc-manifest"'),
-    (b'{"format": "ampc-manifest", "version": 1, "x": 1e999}', "AMP607: `$.x` of `m.json` is too large for a number"),
+    (b'{"format": "ampc-manifest", "version": 2, "x": 1e999}', "AMP607: `$.x` of `m.json` is too large for a number"),
 ]
 
 

@@ -24,7 +24,7 @@ from ampc.place import Placement, Statistics, Target
 from ampc.place.target import verify_target
 
 FORMAT = "ampc-manifest"
-VERSION = 1
+VERSION = 2
 GENERATOR = "ampc 0.1.0"
 FILE_NAME = "manifest.json"
 

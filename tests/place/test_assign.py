@@ -31,7 +31,7 @@ def shrunk(target: Target, memory_bytes: int) -> Target:
     return msgspec.structs.replace(target, devices=tuple(msgspec.structs.replace(d, memory_bytes=memory_bytes) for d in target.devices))
 
 
-@pytest.mark.parametrize("target", ["cpu-1", "cpu-2", "fpga-4"])
+@pytest.mark.parametrize("target", ["cpu-1", "cpu-2", "fpga_1tflops"])
 @pytest.mark.parametrize("strategy", ["balanced", "round_robin"])
 @pytest.mark.parametrize("name", bundled_models())
 def test_every_node_has_a_device_and_a_layer_has_one(name: str, strategy: str, target: str) -> None:
@@ -155,7 +155,7 @@ def test_strategies_are_what_the_help_says() -> None:
 
 
 def test_many_devices_and_idle_ones() -> None:
-    big = load_target("fpga-4")
+    big = load_target("fpga_1tflops")
     many = msgspec.structs.replace(
         big, devices=tuple(msgspec.structs.replace(big.devices[0], name=f"tile:{i}", memory_bytes=1 << 32) for i in range(512))
     )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import tomlkit
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ampc.diagnostics import AmpError
-from ampc.place import Target, bundled_targets, load_target, parse_target
+from ampc.place import Network, Target, bundled_targets, load_target, parse_target
 from ampc.place.target import verify_target
 
 GOOD = """
@@ -18,7 +22,8 @@ name = "two"
 name = "core"
 count = 2
 kind = "cpu"
-peak_flops_per_s = 80e9
+matrix_flops_per_s = { fp32 = 80e9 }
+vector_flops_per_s = 40e9
 memory_bytes = 2_000_000_000
 message_overhead_s = 0.2e-6
 
@@ -37,27 +42,22 @@ def refused(text: str) -> list[str]:
 
 
 def test_bundled_targets_load() -> None:
-    assert bundled_targets() == ["cpu-1", "cpu-2", "cpu-4", "cpu-8", "fpga-4"]
+    sizes = {
+        "cluster_2x16": 32, "cpu-1": 1, "cpu-2": 2, "cpu-4": 4, "cpu-8": 8, "fpga_1tflops": 8, "fpga_mesh_4x4": 16, "fpga_tiny_memory": 16,
+        "manycore_64": 64,
+    }
+    assert bundled_targets() == list(sizes)
     for name in bundled_targets():
         target = load_target(name)
         assert target.name == name
-        assert len(target.devices) == int(name.rpartition("-")[2])
+        assert len(target.devices) == sizes[name]
         assert verify_target(target, name) == []
+        assert msgspec.convert(msgspec.to_builtins(target), Target) == target
 
 
 def test_count_makes_numbered_devices() -> None:
     assert [d.name for d in parse_target(GOOD, "t.toml").devices] == ["core:0", "core:1"]
     assert [d.name for d in parse_target(GOOD.replace("count = 2\n", ""), "t.toml").devices] == ["core"]
-
-
-@pytest.mark.parametrize(
-    ("topology", "a", "b", "hops"),
-    [("shared", 0, 5, 1), ("full", 0, 5, 1), ("star", 1, 2, 2), ("ring", 0, 5, 1), ("ring", 0, 3, 3), ("mesh", 0, 5, 3), ("mesh", 4, 4, 0)],
-)
-def test_hops(topology: str, a: int, b: int, hops: int) -> None:
-    columns = "\ncolumns = 3" if topology == "mesh" else ""
-    target = parse_target(GOOD.replace("count = 2", "count = 6").replace('"shared"', f'"{topology}"{columns}'), "t.toml")
-    assert target.hops(a, b) == target.hops(b, a) == hops
 
 
 WRONG = [
@@ -70,13 +70,13 @@ WRONG = [
     ),
     (
         GOOD.replace("2_000_000_000", "0"),
-        "AMP504: `devices[0].memory_bytes` of `t.toml` must be a whole number from 1024 to 1.15292e+18 bytes, got 0",
+        "AMP504: `devices[0].memory_bytes` of `t.toml` must be a whole number from 1024 to 1.1259e+15 bytes, got 0",
     ),
     (GOOD.replace("2_000_000_000", '"2 GB"'), "AMP503: `devices[0].memory_bytes` of `t.toml` must be a number of bytes, got text"),
     (GOOD.replace("2_000_000_000", "1e10"), None),
     (
         GOOD.replace("2_000_000_000", "5000.5"),
-        "AMP504: `devices[0].memory_bytes` of `t.toml` must be a whole number from 1024 to 1.15292e+18 bytes, got 5000.5",
+        "AMP504: `devices[0].memory_bytes` of `t.toml` must be a whole number from 1024 to 1.1259e+15 bytes, got 5000.5",
     ),
     (GOOD.replace("8e9", "0"), "AMP504: `links.bytes_per_s` of `t.toml` must be from 1 to 1e+18 bytes a second, got 0"),
     (GOOD.replace("0.5e-6", "1e9"), "AMP504: `links.latency_s` of `t.toml` must be from 0 to 10 seconds, got 1e+09"),
@@ -84,23 +84,48 @@ WRONG = [
     (GOOD.replace("0.5e-6", "nan"), "AMP504: `links.latency_s` of `t.toml` must be from 0 to 10 seconds, got nan"),
     (
         GOOD.replace("80e9", "inf"),
-        "AMP504: `devices[0].peak_flops_per_s` of `t.toml` must be from 1000 to 1e+21 floating-point operations a second, got inf",
+        "AMP504: `devices[0].matrix_flops_per_s.fp32` of `t.toml` must be from 1000 to 1e+21 floating-point operations a second, got inf",
     ),
     (
         GOOD.replace("80e9", "true"),
-        "AMP503: `devices[0].peak_flops_per_s` of `t.toml` must be a number of floating-point operations a second, got true or false",
+        "AMP503: `devices[0].matrix_flops_per_s.fp32` of `t.toml` must be a number of floating-point operations a second, got true or false",
     ),
     (GOOD.replace('"cpu"', '"gpu"'), "AMP504: `devices[0].kind` of `t.toml` must be one of `cpu`, `fpga`, got `gpu` (did you mean `cpu`?)"),
     (
-        GOOD.replace('"shared"', '"torus"'),
-        "AMP504: `links.topology` of `t.toml` must be one of `shared`, `full`, `star`, `ring`, `mesh`, got `torus`",
+        GOOD.replace('"shared"', '"cube"'),
+        "AMP504: `links.topology` of `t.toml` must be one of `shared`, `full`, `star`, `ring`, `mesh`, `torus`, `tree`, `hosts`, `links`, got `cube`",
     ),
     (GOOD.replace("count = 2", "count = 0"), "AMP504: `devices[0].count` of `t.toml` must be a whole number from 1 to 65536 devices, got 0"),
-    (GOOD.replace('"shared"', '"mesh"\ncolumns = 3'), "AMP504: `links.columns` of `t.toml` must divide the number of devices (2) of a mesh, got 3"),
+    (GOOD.replace('"shared"', '"mesh"\ncolumns = 3'), "AMP504: `links.columns` of `t.toml` must divide the number of devices (2), so that they fill every row; got 3"),
     (
         GOOD.replace('"shared"', '"ring"\ncolumns = 2'),
-        "AMP503: `links.columns` of `t.toml` belongs to the topology `mesh`, not `ring` (remove `columns`)",
+        "AMP503: `links.columns` of `t.toml` belongs to the topology `mesh` and `torus`, not `ring` (remove `columns`)",
     ),
+    (
+        GOOD.replace("vector_flops_per_s = 40e9", "peak_flops_per_s = 80e9"),
+        "AMP503: `t.toml` has an unknown key `devices[0].peak_flops_per_s` (rates are apart: `matrix_flops_per_s = { fp32 = ... }` for matrix products, "
+        "`vector_flops_per_s` for all other operations)",
+    ),
+    (
+        GOOD.replace("{ fp32 = 80e9 }", "80e9"),
+        "AMP503: `devices[0].matrix_flops_per_s` of `t.toml` must be a table by precision, got a number "
+        "(write `matrix_flops_per_s = { fp32 = 1e12 }`, with `bf16` or `fp16` beside it where the hardware has them)",
+    ),
+    (GOOD.replace("{ fp32 = 80e9 }", "{ bf16 = 80e9 }"), "AMP503: `t.toml` lacks the key `devices[0].matrix_flops_per_s.fp32`"),
+    (
+        GOOD.replace("{ fp32 = 80e9 }", "{ fp32 = 80e9, fp31 = 1e9 }"),
+        "AMP503: `t.toml` has an unknown key `devices[0].matrix_flops_per_s.fp31` (did you mean `fp32`?)",
+    ),
+    (GOOD.replace("40e9", "0.0"), "AMP504: `devices[0].vector_flops_per_s` of `t.toml` must be from 1000 to 1e+21 floating-point operations a second, got 0"),
+    (GOOD.replace("40e9", "1" + "0" * 400), "AMP504: `devices[0].vector_flops_per_s` of `t.toml` must be from 1000 to 1e+21 floating-point operations a second, got a number of hundreds of digits"),
+    (GOOD.replace("40e9", "1" + "0" * 5000), "AMP502: target file `t.toml` is not TOML: "),
+    (GOOD.replace('"shared"', '"mesh"'), "AMP503: `t.toml` lacks the key `links.columns` (devices a row)"),
+    (GOOD.replace('"shared"', '"tree"\nbranching = 1'), "AMP504: `links.branching` of `t.toml` must be a whole number from 2 to 65536 devices or switches below each switch, got 1"),
+    (GOOD.replace('"shared"', '"hosts"\nhost_devices = 3') + "network = { bytes_per_s = 1e9, latency_s = 1e-6 }", "AMP504: `links.host_devices` of `t.toml` must divide the number of devices (2), so that they fill every host; got 3"),
+    (GOOD.replace('"shared"', '"hosts"\nhost_devices = 1'), "AMP503: `t.toml` lacks the key `links.network`"),
+    (GOOD.replace('"shared"', '"hosts"\nhost_devices = 1') + "network = { bytes_per_s = 0 }", "AMP503: `t.toml` lacks the key `links.network.latency_s` (seconds)"),
+    (GOOD.replace('"shared"', '"hosts"\nhost_devices = 1') + "network = 1", "AMP503: `links.network` of `t.toml` must be a table, got a whole number (write it as `[links.network]`)"),
+    (GOOD.replace('"core"', '"co\\nre"'), "AMP504: `devices[0].name` of `t.toml` holds a character that can't be printed: `co\\nre`"),
     (
         GOOD[: GOOD.index("[[devices]]")] + "devices = []\n" + GOOD[GOOD.index("[links]") :],
         "AMP504: target `t.toml` has no devices (write at least one",
@@ -123,14 +148,109 @@ def test_wrong_target(text: str, message: str | None) -> None:
     assert refused(text)[0].startswith(message)
 
 
+LISTED = GOOD.replace('"shared"', '"links"').replace("count = 2", "count = 4") + """
+[[links.link]]
+from = "core:0"
+to = "core:1"
+
+[[links.link]]
+from = "core:1"
+to = "core:2"
+bytes_per_s = 1e9
+
+[[links.link]]
+from = "core:2"
+to = "core:3"
+latency_s = 3e-6
+"""
+
+
+def test_listed_links_take_what_they_lack_from_the_table() -> None:
+    found = parse_target(LISTED, "t.toml").links.link
+    assert [(x.source, x.to, x.bytes_per_s, x.latency_s, x.one_way) for x in found] == [
+        ("core:0", "core:1", 8e9, 0.5e-6, False), ("core:1", "core:2", 1e9, 0.5e-6, False), ("core:2", "core:3", 8e9, 3e-6, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LISTED.replace('from = "core:2"', 'from = "core:9"'), "AMP504: `links.link[2].from` of `t.toml`: there is no device `core:9` (did you mean `core:3`?)"),
+        (LISTED.replace('from = "core:2"\nto', 'from = "core:3"\nto'), "AMP504: `links.link[2].to` of `t.toml` leads from `core:3` to itself (a device needs no link to itself)"),
+        (LISTED.replace('"core:3"', '"core:1"'), "AMP504: `t.toml` has two links from `core:2` to `core:1` (a link carries messages both ways unless it is `one_way`)"),
+        (LISTED[: LISTED.rindex("[[")], "AMP505: `t.toml`: no link leads from `core:0` to `core:3`, not even over others (add `[[links.link]]` tables until every device is reached)"),
+        (LISTED[: LISTED.index("[[links")] + "link = []", "AMP505: `t.toml`: no link leads from `core:0` to `core:1`, `core:2`, `core:3`, not even over others"),
+        (LISTED + "one_way = true", "AMP505: `t.toml`: no link leads to `core:0` from `core:3`, not even over others"),
+        (LISTED + "one_way = 1", "AMP503: `links.link[2].one_way` of `t.toml` must be true or false, got a whole number"),
+        (LISTED + "bytes_per_s = 0", "AMP504: `links.link[2].bytes_per_s` of `t.toml` must be from 1 to 1e+18 bytes a second, got 0"),
+        (LISTED + "speed = 0", "AMP503: `t.toml` has an unknown key `links.link[2].speed`"),
+        (LISTED[: LISTED.index("[[links")] + "link = 1", "AMP503: `links.link` of `t.toml` must be a list of tables"),
+        (LISTED[: LISTED.index("[[links")], "AMP505: `t.toml`: no link leads from `core:0` to `core:1`, `core:2`, `core:3`, not even over others"),
+        (LISTED.replace('"links"', '"ring"'), "AMP503: `links.link` of `t.toml` belongs to the topology `links`, not `ring` (remove `link`)"),
+    ],
+)
+def test_wrong_links(text: str, message: str) -> None:
+    assert refused(text)[0].startswith(message)
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     assert len(refused(GOOD.replace("80e9", "0").replace("8e9", "0").replace("cpu", "gpu"))) == 3
+    assert len(refused(LISTED.replace("40e9", "0").replace('"core:0"', '"a"').replace("1e9", "-1"))) == 3
+
+
+_VALUES = st.one_of(
+    st.integers(), st.integers(0, 70_000), st.floats(), st.booleans(), st.text(max_size=8), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.sampled_from(["fp32", "bf16", "bytes_per_s", "latency_s", "from", "to"]), st.integers() | st.just("core:0"), max_size=3),
+    st.sampled_from(["links", "hosts", "mesh", "tree", "torus", "ring", "core:0", "core:1"]),
+)
+_PLACES = st.sampled_from([
+    ("name",), ("description",), ("devices",), ("links",), *((("devices", k)) for k in (
+        "name", "kind", "count", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "memory_bytes_per_s", "message_overhead_s",
+        "firing_overhead_s", "messages_per_firing", "matrix_half_rows", "cores", "x",
+    )), *((("links", k)) for k in ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link", "x")),
+])
+
+
+@given(st.lists(st.tuples(_PLACES, _VALUES), max_size=6), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_any_values_give_a_target_or_mistakes(changes: list[tuple[tuple[str, ...], Any]], listed: bool) -> None:
+    raw = tomlkit.parse(LISTED if listed else GOOD).unwrap()
+    for where, value in changes:
+        try:
+            inner = raw if len(where) == 1 else raw[where[0]][0] if where[0] == "devices" else raw[where[0]]
+            inner[where[-1]] = value
+        except (TypeError, IndexError, KeyError):
+            continue
+    _is_target_or_mistakes(tomlkit.dumps(raw))
+
+
+@given(st.text(alphabet='[]{}="\\n.,#abclinks_0123456789 devices', max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_any_text_gives_a_target_or_mistakes(text: str) -> None:
+    _is_target_or_mistakes(text)
+    _is_target_or_mistakes(GOOD + text)
+    _is_target_or_mistakes(text + GOOD)
+
+
+def _is_target_or_mistakes(text: str) -> None:
+    try:
+        target = parse_target(text, "t.toml")
+    except AmpError as e:
+        assert {d.code for d in e.diagnostics} <= {"AMP502", "AMP503", "AMP504", "AMP505"}
+        return
+    assert verify_target(target, "t.toml") == []
+    network = Network(target)
+    last = len(target.devices) - 1
+    assert len(network.path(0, last)) == network.hops(0, last)
 
 
 def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(AmpError, match=r"AMP501.*there is no target `cpu4`") as caught:
         load_target("cpu4")
     assert caught.value.diagnostics[0].help == "did you mean `cpu-4`?"
+    with pytest.raises(AmpError, match="there is no target `cpu`") as caught:
+        load_target("cpu")
+    assert (caught.value.diagnostics[0].help or "").startswith("`ampc calibrate` measures this machine")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -3,9 +3,14 @@
 from ampc.place.assign import STRATEGIES, Placement, place
 from ampc.place.cost import Cost, LayerCost, NodeCost, estimate
 from ampc.place.statistics import AxisStatistics, Statistics, guess, measure
-from ampc.place.target import Device, Links, Target, bundled_targets, load_target, parse_target, this_machine, usable_cores
+from ampc.place.target import (
+    Device, GivenLink, HostNetwork, Links, Precision, Target, bundled_targets, load_target, parse_target, resized, this_machine, usable_cores,
+)
+from ampc.place.topology import Link, Network
+from ampc.place.work import Term, terms
 
 __all__ = [
-    "STRATEGIES", "AxisStatistics", "Cost", "Device", "LayerCost", "Links", "NodeCost", "Placement", "Statistics", "Target", "bundled_targets",
-    "estimate", "guess", "load_target", "measure", "parse_target", "place", "this_machine", "usable_cores",
+    "STRATEGIES", "AxisStatistics", "Cost", "Device", "GivenLink", "HostNetwork", "LayerCost", "Link", "Links", "Network", "NodeCost", "Placement",
+    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place", "resized",
+    "terms", "this_machine", "usable_cores",
 ]

@@ -16,7 +16,7 @@ from ampc.place.cost import estimate
 from ampc.place.problem import Choice, Problem, Traffic, rounded
 from ampc.place.search import improve, longest_first, shake, together
 from ampc.place.statistics import Statistics, guess
-from ampc.place.target import Target
+from ampc.place.target import Precision, Target
 from ampc.place.traffic import ways
 
 
@@ -38,15 +38,18 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instances_per_s: float = 0.0
 
 
-def place(graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None) -> Placement:
-    """Return a placement of every node of a verified `graph` on the devices of `target`.
+def place(
+    graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None, precision: Precision = "fp32"
+) -> Placement:
+    """Return a placement of every node of a verified `graph` on the devices of `target`, estimated for numbers of `precision`.
 
-    Raises AmpError AMP510 (unknown strategy), AMP511 and AMP512 (manual placement), AMP513 (memory).
+    Raises AmpError AMP506 (a device lacks the precision), AMP510 (unknown strategy), AMP511 and AMP512 (manual placement), AMP513 (memory).
     """
     if strategy not in STRATEGIES:
         remedy = did_you_mean(strategy, STRATEGIES) or "strategies are " + ", ".join(f"`{s}`" for s in STRATEGIES)
         raise error("AMP510", f"there is no placement strategy `{printable(strategy)}`", help=remedy)
-    cost = estimate(graph, statistics or guess(graph))
+    target.require(precision)
+    cost = estimate(graph, statistics or guess(graph), precision)
     problem = Problem(graph, target, cost)
     chosen = STRATEGIES[strategy](problem)
     if strategy == "balanced":

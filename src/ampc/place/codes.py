@@ -5,7 +5,7 @@ from ampc.explanation import Explanation
 CODES: dict[str, Explanation] = {
     "AMP501": Explanation(
         "no such target",
-        "`--target` takes the name of a target that comes with ampc (`cpu-1`, `cpu-2`, `cpu-4`, `cpu-8`, `fpga-4`; `ampc doctor` lists them) "
+        "`--target` takes the name of a target that comes with ampc (`cpu-1`, `cpu-4`, `fpga_1tflops`, ...; `ampc doctor` lists them) "
         "or the path of a `.toml` file, which is told from a name by its ending.",
         "ampc compile model.amp --target cpu4",
         "ampc compile model.amp --target cpu-4",
@@ -14,7 +14,8 @@ CODES: dict[str, Explanation] = {
         "not a target file",
         "A target is UTF-8 text in TOML of at most 1 MiB: a `name`, one `[[devices]]` table for each device, and a `[links]` table.",
         'name = "two\n',
-        'name = "two"\n\n[[devices]]\nname = "core"\ncount = 2\nkind = "cpu"\npeak_flops_per_s = 80e9\nmemory_bytes = 2_000_000_000\n'
+        'name = "two"\n\n[[devices]]\nname = "core"\ncount = 2\nkind = "cpu"\nmatrix_flops_per_s = { fp32 = 80e9 }\nvector_flops_per_s = 80e9\n'
+        'memory_bytes = 2_000_000_000\n'
         'message_overhead_s = 0.2e-6\n\n[links]\ntopology = "shared"\nbytes_per_s = 8e9\nlatency_s = 0.5e-6\n',
     ),
     "AMP503": Explanation(
@@ -30,6 +31,19 @@ CODES: dict[str, Explanation] = {
         "divide by zero or never end.",
         "bytes_per_s = 0",
         "bytes_per_s = 8e9",
+    ),
+    "AMP505": Explanation(
+        "a device that no link reaches",
+        "With the topology `links` every link is listed, and messages take the fewest hops over them. A device that cannot be reached, or "
+        "from which nothing leads back, would wait for ever.",
+        '[[links.link]]\nfrom = "a"\nto = "b"          # and nothing leads to `c`',
+        '[[links.link]]\nfrom = "a"\nto = "b"\n\n[[links.link]]\nfrom = "b"\nto = "c"',
+    ),
+    "AMP506": Explanation(
+        "a device states no rate for the precision",
+        "An estimate for bf16 or fp16 needs the rate of matrix products in that precision on every device.",
+        "matrix_flops_per_s = { fp32 = 1e12 }                 # estimated with bf16",
+        "matrix_flops_per_s = { fp32 = 1e12, bf16 = 2e12 }",
     ),
     "AMP510": Explanation(
         "no such placement strategy",

@@ -10,44 +10,57 @@ import msgspec
 
 from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Bcast, Concat, Cond, Dealt, Decided, Dependents, First, Flatmap, Group, Loss, Match, Metric, Over, Phi, Ref, Region, Source,
-    Split, Test, Through, Type, Ungroup, Within,
+    AnyNode, Cond, Dealt, Decided, Dependents, First, Flatmap, Group, Match, Over, Phi, Ref, Region, Source, Test, Through, Type, Ungroup, Within,
 )
-from ampc.ir.scope import chain, members
+from ampc.ir.scope import chain
+from ampc.place import work
 from ampc.place.statistics import Statistics, field_of
-
-FLOAT_BYTES = 4
-
-# Floating-point operations a number of the result, forward; transcendental functions as measured for vectorised polynomials.
-_CHEAP = 1.0
-_FLOPS_PER_NUMBER = {
-    "sigmoid": 10.0, "tanh": 12.0, "exp": 8.0, "log": 10.0, "softplus": 16.0, "gelu": 16.0, "elu": 9.0, "sqrt": 4.0, "power": 16.0, "div": 4.0,
-    "reciprocal": 4.0, "softmax": 12.0, "log_softmax": 12.0, "softmax_rows": 12.0, "layer_norm": 8.0, "dropout": 4.0, "cross_entropy": 14.0,
-    "binary_cross_entropy": 20.0, "squared": 3.0, "huber": 5.0, "dot": 2.0, "scatter": 2.0, "reduce_rows": 1.0,
-}
-_MOVES_ONLY = frozenset({"fill", "field", "number", "one_hot", "pad", "columns", "stop_gradient", "expand_rows", "gather", "lookup"})
-
-# Floating-point operations a parameter at an update.
-_UPDATE_FLOPS = {"sgd": 2.0, "momentum": 4.0, "adam": 14.0, "adamw": 16.0}
-_STATE_FLOATS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
+from ampc.place.target import NUMBER_BYTES, Precision
 
 
 class NodeCost(msgspec.Struct, frozen=True):
-    """Of one node, a mean over instances. `fires` counts forward firings; the backward ones are as many."""
+    """Of one node, a mean over instances. `fires` counts forward firings of one message each; the backward ones are as many.
+
+    `product_flops`: 2·K·N of its matrix products, of one forward firing.
+    """
 
     fires: float
-    fwd_flops: float
-    bwd_flops: float
+    fwd_matrix_flops: float
+    bwd_matrix_flops: float
+    fwd_vector_flops: float
+    bwd_vector_flops: float
     fwd_bytes: float
     bwd_bytes: float
+    product_flops: float = 0.0
+
+    @property
+    def fwd_flops(self) -> float:
+        return self.fwd_matrix_flops + self.fwd_vector_flops
+
+    @property
+    def bwd_flops(self) -> float:
+        return self.bwd_matrix_flops + self.bwd_vector_flops
+
+    @property
+    def matrix_flops(self) -> float:
+        return self.fwd_matrix_flops + self.bwd_matrix_flops
+
+    @property
+    def vector_flops(self) -> float:
+        return self.fwd_vector_flops + self.bwd_vector_flops
 
     @property
     def flops(self) -> float:
-        return self.fwd_flops + self.bwd_flops
+        return self.matrix_flops + self.vector_flops
 
     @property
     def bytes(self) -> float:
         return self.fwd_bytes + self.bwd_bytes
+
+    @property
+    def products(self) -> float:
+        """2·K·N of all matrix products an instance, were each message fired by itself: one forward, two backward."""
+        return 3 * self.fires * self.product_flops
 
 
 class LayerCost(msgspec.Struct, frozen=True):
@@ -65,6 +78,7 @@ class Cost(msgspec.Struct, frozen=True):
     layers: dict[str, LayerCost]
     messages: dict[Ref, tuple[float, float]]
     arena_bytes: float
+    precision: Precision = "fp32"
 
     @property
     def flops(self) -> float:
@@ -72,85 +86,48 @@ class Cost(msgspec.Struct, frozen=True):
         return sum(n.flops for n in self.nodes.values()) + sum(x.update_flops for x in self.layers.values())
 
 
-def estimate(graph: Graph, statistics: Statistics) -> Cost:
-    """Return the cost of a verified graph."""
+def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32") -> Cost:
+    """Return the cost of a verified graph, were it computed with numbers of `precision`."""
     rates = _Rates(graph, statistics)
     nodes: dict[int, NodeCost] = {}
     messages: dict[Ref, tuple[float, float]] = {}
     arena = 0.0
     for node in graph.nodes:
-        fires = rates.node(node)
-        per_fire_fwd, per_fire_bwd, width = _work(graph, node, rates)
-        nodes[node.id] = NodeCost(fires, fires * per_fire_fwd, fires * per_fire_bwd, fires * width, 2 * fires * width)
+        nodes[node.id] = _node_cost(graph, node, rates, precision)
         where = graph.region_out(node)
         for port, t in enumerate(node.outputs):
-            count, size = rates.ref((node.id, port)), _numbers(t, rates, where) * FLOAT_BYTES
+            count, size = rates.ref((node.id, port)), _numbers(t, rates, where) * NUMBER_BYTES[precision]
             messages[node.id, port] = (count, size)
             arena += 2 * count * size
-    return Cost(nodes, {x.name: _layer_cost(graph, x) for x in graph.layers}, messages, arena)
+    layers = {x.name: _layer_cost(graph, x, precision) for x in graph.layers}
+    return Cost(nodes, layers, messages, arena, precision)
 
 
-def _layer_cost(graph: Graph, layer: Layer) -> LayerCost:
-    parameters = sum(_product(p.shape) for p in layer.params)
-
-    def setting(name: str, default: int | float | str) -> int | float | str:
-        return layer.settings.get(name, graph.train.get(name, default))
-
-    optimizer, given = str(setting("optimizer", "adam")), setting("min_update_frequency", 32)
-    frequency = float(given) if isinstance(given, int | float) else 32.0  # a run refuses what is no number, by name
-    floats = parameters * (2 + _STATE_FLOATS.get(optimizer, 2))
-    return LayerCost(parameters, floats * FLOAT_BYTES, _UPDATE_FLOPS.get(optimizer, 14.0) * parameters / max(1.0, frequency))
-
-
-# ------------------------------------------------------------------------------------------------ work of one firing
-
-
-def _work(graph: Graph, node: AnyNode, rates: _Rates) -> tuple[float, float, float]:
-    """Return (forward FLOPs, backward FLOPs, payload bytes read and written) of one firing of `node`."""
-    taken = sum(_numbers(graph.type_of(r), rates, node.region) for r in node.inputs)
-    given = sum(_numbers(t, rates, graph.region_out(node)) for t in node.outputs)
-    width = (taken + given) * FLOAT_BYTES
-    match node:
-        case PPT(op="linear" | "linear_by"):
-            _, layer = members(graph, node.op, node.layer, node.attrs)[0]
-            shape = next(p.shape for p in layer.params if len(p.shape) == 2)
-            rows = _rows(node.outputs[0], rates, node.region)
-            gemm = 2.0 * rows * _product(shape)
-            return gemm + given, 2 * gemm + given, width
-        case PPT(op="lookup"):
-            return 0.0, given, width
-        case PPT() | NPT():
-            if node.op in _MOVES_ONLY:
-                return 0.0, taken, width
-            each = _FLOPS_PER_NUMBER.get(node.op, _CHEAP)
-            numbers = max(taken, given)
-            return each * numbers, (each if each <= 4 else each / 3) * numbers, width
-        case Loss() | Metric():
-            each = _FLOPS_PER_NUMBER.get(node.op, _CHEAP)
-            return each * taken, taken if isinstance(node, Loss) else 0.0, width
-        case Bcast() | Flatmap():
-            return 0.0, given, width  # backward adds the answers
-        case Concat() | Split() | Group() | Ungroup():
-            return 0.0, 0.0, width
-        case _:
-            return 0.0, 0.0, 0.0  # the state changes, the payload stays where it is
+def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision) -> NodeCost:
+    fires = rates.node(node)
+    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision)]
+    products = work.product_flops(graph, node)
+    # A message of few rows meets few members of a family.
+    met = min(len(products), max(1.0, rates.rows(node.outputs[0].rows, node.region))) if products else 0.0
+    return NodeCost(
+        fires=fires,
+        fwd_matrix_flops=sum(n * t.matrix_fwd for t, n in found),
+        bwd_matrix_flops=sum(n * t.matrix_bwd for t, n in found),
+        fwd_vector_flops=sum(n * t.vector_fwd for t, n in found),
+        bwd_vector_flops=sum(n * t.vector_bwd for t, n in found),
+        fwd_bytes=sum(n * t.bytes_fwd for t, n in found),
+        bwd_bytes=sum(n * t.bytes_bwd for t, n in found),
+        product_flops=met * products[0] if products else 0.0,
+    )
 
 
-def _rows(t: Type, rates: _Rates, region: int) -> float:
-    if t.rows == "":
-        return 1.0
-    return rates.group_size if t.rows == "*" else rates.length(t.rows, region)
+def _layer_cost(graph: Graph, layer: Layer, precision: Precision) -> LayerCost:
+    update = work.update_flops(layer, graph.train) / work.update_frequency(layer, graph.train)
+    return LayerCost(work.parameters(layer), work.memory_bytes(layer, graph.train, precision), update)
 
 
 def _numbers(t: Type, rates: _Rates, region: int) -> float:
-    return _rows(t, rates, region) * t.cols
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    out = 1
-    for s in shape:
-        out *= s
-    return out
+    return rates.rows(t.rows, region) * t.cols
 
 
 # ------------------------------------------------------------------------------------------------ how often
@@ -270,6 +247,12 @@ class _Rates:
         if region.form == "instance":
             return 1.0
         return self.length(region.axis, region.parent) if region.axis else float(region.count)
+
+    def rows(self, axis: str, region: int) -> float:
+        """Return the mean rows of a payload of that many rows (`Type.rows`) at a state of `region`."""
+        if axis == "":
+            return 1.0
+        return self.group_size if axis == "*" else self.length(axis, region)
 
     def length(self, axis: str, region: int) -> float:
         """Return the mean elements of `axis` as seen from a state of `region`: of all parents, or of the one that the state is at."""

@@ -10,6 +10,7 @@ import msgspec
 from ampc.ir.graph import Graph
 from ampc.place.cost import Cost
 from ampc.place.target import Target
+from ampc.place.topology import Network
 from ampc.place.traffic import routes
 from ampc.place.units import Unit, units_of
 
@@ -38,6 +39,7 @@ class Problem:
         self.routes = routes(graph, cost)
         self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
+        self.network = Network(target)
         self.known_seconds: dict[tuple[int, int], float] = {}
         self.known_rates: dict[tuple[int, int], tuple[float, float, float]] = {}
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
@@ -65,9 +67,9 @@ class Problem:
         found = self.known_seconds.get((unit.id, device))
         if found is None:
             d = self.target.devices[device]
-            flops_per_s = d.peak_flops_per_s * d.cores
-            work = sum(max(f / flops_per_s, b / d.memory_bytes_per_s if d.memory_bytes_per_s else 0.0) for f, b in unit.work)
-            found = work + unit.update_flops / flops_per_s + unit.tokens * d.message_overhead_s / d.cores
+            precision, together = self.cost.precision, d.messages_together
+            work = sum(d.seconds(matrix, vector, size, products / together, precision) for matrix, vector, size, products in unit.work)
+            found = work + d.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.tokens * d.message_s
             self.known_seconds[unit.id, device] = found
         return found
 
@@ -79,15 +81,15 @@ class Problem:
         found = self.known_rates.get((a, b))
         if found is None:
             links = self.target.links
-            waiting = max(self.target.devices[a].message_overhead_s, self.target.devices[b].message_overhead_s) / 2
-            found = self.known_rates[a, b] = waiting, links.overhead_s, self.target.hops(a, b) / links.bytes_per_s / 2
+            waiting = max(self.target.devices[a].message_s, self.target.devices[b].message_s) / 2
+            found = self.known_rates[a, b] = waiting, links.overhead_s, self.network.byte_s(a, b) / 2
         return found
 
     def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
         """Add `unit` on `device`, with its traffic to what is placed already, to the devices' loads; `sign` -1 takes it away."""
         loads[device] += sign * self.seconds(unit, device)
         memory[device] += sign * unit.memory_bytes
-        overhead_s = self.target.devices[device].message_overhead_s
+        overhead_s = self.target.devices[device].message_s
         for other, traffic in self.neighbours[unit.id]:
             there = choice[other]
             if there == device:

@@ -41,7 +41,9 @@ def _best(problem: Problem, unit: Unit, options: Iterable[int], choice: Choice, 
 
 def together(problem: Problem, pinned: Mapping[int, int]) -> Choice:
     """Everything on one device: the best start where messages cost more than work."""
-    fastest = max(range(problem.n_devices), key=lambda d: (problem.target.devices[d].peak_flops_per_s * problem.target.devices[d].cores, -d))
+    precision = problem.cost.precision
+    speed = [d.matrix_flops_per_s[precision] * d.cores for d in problem.target.devices]
+    fastest = max(range(problem.n_devices), key=lambda d: (speed[d], -d))
     return [pinned.get(u.id, fastest) for u in problem.units]
 
 

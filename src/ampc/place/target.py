@@ -1,46 +1,100 @@
-"""Targets: devices and the links between them, read from `targets/*.toml`.
+"""Targets: devices and the links between them, and how long work takes on a device. Read from `targets/*.toml` by `target_file`.
 
-`load_target` refuses what cannot be hardware (no memory, no bandwidth, endless latency) by file, key and value.
-Nothing here knows graphs; costs are in `cost`, the choice of a device in `assign`.
+Nothing here knows graphs: what a node does is in `work`, how messages travel in `topology`, the choice of a device in `assign`.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import msgspec
 
-from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
+from ampc.diagnostics import Diagnostic, did_you_mean, error, printable
 
 MAX_TARGET_BYTES = 1 << 20
 MAX_DEVICES = 65_536
+ASSUMED_MESSAGES = 16.0
+"""Messages that one firing is thought to take, in an estimate, on a device that takes as many as wait."""
 
-Topology = Literal["shared", "full", "star", "ring", "mesh"]
-"""shared: one memory, every pair is one hop. full: a link for each pair. star: over a switch, two hops. ring, mesh: as many as it takes."""
+Precision = Literal["fp32", "bf16", "fp16"]
+NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+Topology = Literal["shared", "full", "star", "ring", "mesh", "torus", "tree", "hosts", "links"]
+"""shared: one memory, every pair is one hop. full: a link for each pair. star: over a switch, two hops. ring, mesh, torus: as many as it takes.
+tree: devices are the leaves, switches the rest. hosts: one memory in each host, a network between them. links: as listed."""
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One place that fires nodes: a worker thread on a CPU core, or a tile of a simulated network."""
+    """One place that fires nodes: a worker thread on a CPU core, or a tile of a simulated network. Rates are those of one of its `cores`."""
 
     name: str
     kind: Literal["cpu", "fpga"]
-    peak_flops_per_s: float
+    matrix_flops_per_s: dict[Precision, float]
+    """Of matrix products of many rows, by precision; "fp32" is always there."""
+    vector_flops_per_s: float
+    """Of everything else: element-wise operations, sums, updates."""
     memory_bytes: int
     message_overhead_s: float
-    cores: int = 1
+    """Each message that waits in a queue and is taken out."""
+    firing_overhead_s: float = 0.0
+    messages_per_firing: int = 0
+    """Most messages that one firing takes; 0: as many as wait."""
+    matrix_half_rows: float = 0.0
+    """Rows at which a matrix product reaches half of its rate; 0: any number of rows runs at the full rate."""
     memory_bytes_per_s: float = 0.0
     """Bandwidth to the device's own memory; 0 leaves it out of the estimate."""
+    cores: int = 1
+
+    def seconds(
+        self, matrix_flops: float, vector_flops: float, size_bytes: float, product_flops: float = 0.0, precision: Precision = "fp32"
+    ) -> float:
+        """Return how long work takes here: the longer of its operations and its bytes.
+
+        `product_flops`: 2·K·N of every matrix product in it, whatever its rows: what `matrix_half_rows` makes dearer. A product of r rows takes
+        (r + matrix_half_rows)·2·K·N operations' time. Raises KeyError for a precision that the device lacks (`require` tells the user).
+        """
+        matrix_s = (matrix_flops + self.matrix_half_rows * product_flops) / self.matrix_flops_per_s[precision]
+        work_s = matrix_s + vector_flops / self.vector_flops_per_s
+        moved_s = size_bytes / self.memory_bytes_per_s if self.memory_bytes_per_s else 0.0
+        return max(work_s / self.cores, moved_s)
+
+    @property
+    def messages_together(self) -> float:
+        """Messages that a firing is thought to take where nothing has been measured."""
+        return float(self.messages_per_firing or ASSUMED_MESSAGES)
+
+    @property
+    def message_s(self) -> float:
+        """Seconds of a message that waits in a queue, with its share of the firing that takes it."""
+        return (self.message_overhead_s + self.firing_overhead_s / self.messages_together) / self.cores
+
+
+class HostNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Between hosts: the rate of each host's network card, in and out, and the latency from host to host."""
+
+    bytes_per_s: float
+    latency_s: float
+
+
+class GivenLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from"}):
+    """A link of the topology `links`, both ways unless `one_way`."""
+
+    source: str
+    to: str
+    bytes_per_s: float
+    latency_s: float
+    one_way: bool = False
 
 
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a message between two devices meets on each hop. `columns` is the width of a mesh.
+    """What a message between two devices meets on each hop.
 
-    `overhead_s`: busy seconds that messages sent at once to another device cost each of the two, beside their bytes and `message_overhead_s`.
+    `columns` is the width of a mesh or torus, `branching` what each switch of a tree joins, `host_devices` the devices of a host, `network` what
+    joins hosts, `link` the links of the topology `links`. `overhead_s`: busy seconds that messages sent at once to another device cost each of the
+    two, beside their bytes and `message_overhead_s`.
     """
 
     topology: Topology
@@ -48,6 +102,10 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     latency_s: float
     overhead_s: float = 0.0
     columns: int = 0
+    branching: int = 0
+    host_devices: int = 0
+    network: HostNetwork | None = None
+    link: tuple[GivenLink, ...] = ()
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,40 +116,41 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     links: Links
     description: str = ""
 
-    def hops(self, a: int, b: int) -> int:
-        """Return how many links a message from device `a` to device `b` crosses."""
-        n = len(self.devices)
-        if a == b:
-            return 0
-        match self.links.topology:
-            case "shared" | "full":
-                return 1
-            case "star":
-                return 2
-            case "ring":
-                return min((a - b) % n, (b - a) % n)
-            case "mesh":
-                width = self.links.columns
-                return abs(a // width - b // width) + abs(a % width - b % width)
+    def require(self, precision: Precision) -> None:
+        """Raise AmpError AMP506 if a device states no rate for `precision`."""
+        lacking = [d.name for d in self.devices if precision not in d.matrix_flops_per_s]
+        if lacking:
+            shown = ", ".join(f"`{printable(n)}`" for n in lacking[:8]) + (", ..." if len(lacking) > 8 else "")
+            raise error(
+                "AMP506", f"target `{printable(self.name)}` states no {precision} rate for {shown}",
+                help=f"add `{precision} = ...` to `matrix_flops_per_s`, or estimate with another precision",
+            )  # fmt: skip
 
 
-_DEVICE_KEYS = ("name", "kind", "peak_flops_per_s", "memory_bytes", "message_overhead_s", "cores", "memory_bytes_per_s", "count")
-_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns")
-_TOP_KEYS = ("name", "description", "devices", "links")
+def resized(target: Target, n: int) -> Target:
+    """Return `target` with `n` devices, the first kind of device in its topology; raises AmpError AMP504 where that topology can't have as many.
 
-# Bounds of what is taken for hardware: (lowest, highest, unit). Wider than any machine, narrow enough that no estimate overflows.
-_RANGES: dict[str, tuple[float, float, str]] = {
-    "peak_flops_per_s": (1e3, 1e21, "floating-point operations a second"),
-    "memory_bytes": (1024, 1 << 60, "bytes"),
-    "message_overhead_s": (0.0, 10.0, "seconds"),
-    "cores": (1, 65_536, "cores"),
-    "memory_bytes_per_s": (1e3, 1e18, "bytes a second"),
-    "bytes_per_s": (1.0, 1e18, "bytes a second"),
-    "latency_s": (0.0, 10.0, "seconds"),
-    "overhead_s": (0.0, 10.0, "seconds"),
-    "columns": (1, MAX_DEVICES, "devices a row"),
-    "count": (1, MAX_DEVICES, "devices"),
-}
+    A mesh or torus becomes as square as `n` allows; hosts keep their size (a single host may be smaller).
+    """
+    first, links = target.devices[0], target.links
+    stem = first.name.removesuffix(":0")
+    if not 1 <= n <= MAX_DEVICES:
+        raise error("AMP504", f"a target has 1 to {MAX_DEVICES} devices, not {n}")
+    if links.topology in ("mesh", "torus"):
+        rows = next(r for r in range(int(n**0.5), 0, -1) if n % r == 0)
+        links = msgspec.structs.replace(links, columns=n // rows)
+    elif links.topology == "hosts" and n <= links.host_devices:
+        links = msgspec.structs.replace(links, host_devices=n)
+    elif links.topology == "hosts" and n % links.host_devices:
+        raise error("AMP504", f"{n} devices don't fill hosts of {links.host_devices}", help=f"give a multiple of {links.host_devices}")
+    elif links.topology == "links" and n != len(target.devices):
+        body = f"target `{printable(target.name)}` lists its links, so that it can't be resized"
+        raise error("AMP504", body, help="give it a `topology` of another kind")
+    devices = tuple(msgspec.structs.replace(first, name=f"{stem}:{k}" if n > 1 else stem) for k in range(n))
+    return msgspec.structs.replace(target, devices=devices, links=links)
+
+
+# ---------------------------------------------------------------------------------------------------- this machine
 
 
 def usable_cores() -> int:
@@ -119,183 +178,64 @@ def this_machine() -> Target:
     return msgspec.structs.replace(bundled, devices=devices)
 
 
+# --------------------------------------------------------------------------------------------------------- reading
+
+
 def bundled_targets() -> list[str]:
     """Return the names of the targets that come with ampc, sorted."""
     folder = resources.files("ampc") / "targets"
     return sorted((f.name[: -len(".toml")] for f in folder.iterdir() if f.name.endswith(".toml")), key=_natural)
 
 
+def _natural(name: str) -> tuple[str, int]:
+    """`cpu-8` before `cpu-16`."""
+    head, _, tail = name.rpartition("-")
+    return (head, int(tail)) if tail.isdigit() else (name, 0)
+
+
 def load_target(name_or_path: str | Path) -> Target:
     """Return the bundled target of that name, or the one in a `.toml` file.
 
-    Raises AmpError AMP501 (not found), AMP502 (not a target file), AMP503 (unknown, missing or mistyped key), AMP504 (impossible value).
+    Raises AmpError AMP501 (not found), AMP502 (not a target file), AMP503 (unknown, missing or mistyped key), AMP504 (impossible value),
+    AMP505 (a device that no link reaches).
     """
     name = str(name_or_path)
     if not name.endswith(".toml") and "/" not in name:
         known = bundled_targets()
         if name not in known:
-            remedy = did_you_mean(name, known) or "a target is one of " + ", ".join(f"`{k}`" for k in known) + ", or the path of a `.toml` file"
-            raise error("AMP501", f"there is no target `{printable(name)}`", help=remedy)
+            raise error("AMP501", f"there is no target `{printable(name)}`", help=_nearest(name, known))
         return parse_target((resources.files("ampc") / "targets" / f"{name}.toml").read_text("utf-8"), f"{name}.toml")
-    path = Path(name_or_path)
+    path, shown = Path(name_or_path), printable(name)
     try:
         if path.stat().st_size > MAX_TARGET_BYTES:
-            raise error("AMP502", f"target file `{name}` is larger than {MAX_TARGET_BYTES} bytes", help="a target is a few lines for each device")
+            raise error("AMP502", f"target file `{shown}` is larger than {MAX_TARGET_BYTES} bytes", help="a target is a few lines for each device")
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        raise error("AMP501", f"there is no target file `{printable(name)}`", help="`ampc doctor` lists the bundled targets") from None
-    except OSError as e:
-        raise error("AMP501", f"target file `{printable(name)}` cannot be read: {e.strerror}") from None
+        remedy = "`ampc calibrate` writes `cpu.toml`" if path.name == "cpu.toml" else "`ampc doctor` lists the bundled targets"
+        raise error("AMP501", f"there is no target file `{shown}`", help=remedy) from None
     except UnicodeDecodeError:
-        raise error("AMP502", f"target file `{printable(name)}` is not UTF-8 text") from None
+        raise error("AMP502", f"target file `{shown}` is not UTF-8 text") from None
+    except (OSError, ValueError) as e:  # ValueError: a null character in the path
+        raise error("AMP501", f"target file `{shown}` cannot be read: {getattr(e, 'strerror', None) or e}") from None
     return parse_target(text, name)
 
 
+def _nearest(name: str, known: list[str]) -> str:
+    listed = ", ".join(f"`{k}`" for k in known)
+    if name == "cpu":
+        return f"`ampc calibrate` measures this machine and writes `cpu.toml`, for `--target cpu.toml`; bundled are {listed}"
+    return did_you_mean(name, known) or f"a target is one of {listed}, or the path of a `.toml` file"
+
+
 def parse_target(text: str, file: str) -> Target:
-    """Return the target that `text` (TOML) describes; raises AmpError AMP502 to AMP504, all mistakes at once."""
-    try:
-        raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as e:
-        raise error("AMP502", f"target file `{file}` is not TOML: {printable(str(e))}") from None
-    return _Reader(file).target(raw)
+    """Return the target that `text` (TOML) describes; raises AmpError AMP502 to AMP505, all mistakes at once."""
+    from ampc.place.target_file import read  # which imports the types of this module
+
+    return read(text, file)
 
 
 def verify_target(target: Target, where: str) -> list[Diagnostic]:
     """Return what is impossible about a target that did not come from a file here: the rules of `parse_target`."""
-    raw = msgspec.to_builtins(target)
-    for device in raw["devices"]:
-        if device["memory_bytes_per_s"] == 0:
-            del device["memory_bytes_per_s"]
-    if target.links.topology != "mesh" and target.links.columns == 0:
-        del raw["links"]["columns"]
-    try:
-        _Reader(where).target(raw)
-    except AmpError as e:
-        return list(e.diagnostics)
-    return []
+    from ampc.place.target_file import mistakes
 
-
-class _Reader:
-    """Checks one file, collecting every mistake."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.found: list[Diagnostic] = []
-
-    def target(self, raw: dict[str, Any]) -> Target:
-        self.keys(raw, _TOP_KEYS, ("name", "devices", "links"), "")
-        name = self.text(raw, "name", "")
-        description = self.text(raw, "description", "", "")
-        devices = self.devices(raw.get("devices", []))
-        links = self.links(raw.get("links", {}), len(devices))
-        if self.found:
-            raise AmpError(self.found)
-        return Target(name=name, description=description, devices=tuple(devices), links=links)
-
-    def devices(self, raw: Any) -> list[Device]:
-        if not isinstance(raw, list | tuple) or not all(isinstance(d, dict) for d in raw):
-            self.add("AMP503", f"`devices` of `{self.file}` must be a list of tables", "write one `[[devices]]` table for each device")
-            return []
-        if not raw and not self.found:
-            self.add("AMP504", f"target `{self.file}` has no devices", "write at least one `[[devices]]` table")
-        devices: list[Device] = []
-        for i, d in enumerate(raw):
-            where = f"devices[{i}]."
-            self.keys(d, _DEVICE_KEYS, _DEVICE_KEYS[:5], where)
-            count = int(self.number(d, "count", where, 1))
-            name = self.text(d, "name", where)
-            device = Device(
-                name=name,
-                kind=self.choice(d, "kind", where, ("cpu", "fpga")),
-                peak_flops_per_s=self.number(d, "peak_flops_per_s", where),
-                memory_bytes=int(self.number(d, "memory_bytes", where)),
-                message_overhead_s=self.number(d, "message_overhead_s", where),
-                cores=int(self.number(d, "cores", where, 1)),
-                memory_bytes_per_s=self.number(d, "memory_bytes_per_s", where, 0),
-            )
-            if len(devices) + count > MAX_DEVICES:
-                self.add("AMP504", f"target `{self.file}` has more than {MAX_DEVICES} devices")
-                return devices
-            # `count` devices of one kind are called `name:0`, `name:1`, ...
-            devices += [device] if count == 1 else [msgspec.structs.replace(device, name=f"{name}:{k}") for k in range(count)]
-        seen: set[str] = set()
-        for device in devices:
-            if device.name in seen:
-                self.add("AMP504", f"two devices of `{self.file}` are called `{printable(device.name)}`", "give each device its own name")
-            seen.add(device.name)
-        return devices
-
-    def links(self, raw: Any, n_devices: int) -> Links:
-        if not isinstance(raw, dict):
-            self.add("AMP503", f"`links` of `{self.file}` must be a table, got {_kind(raw)}")
-            return Links("shared", 1.0, 0.0)
-        self.keys(raw, _LINK_KEYS, _LINK_KEYS[:3], "links.")
-        topology: Topology = self.choice(raw, "topology", "links.", get_args(Topology))
-        columns = int(self.number(raw, "columns", "links.", 0))
-        if topology == "mesh" and (columns < 1 or n_devices % columns):
-            self.add("AMP504", f"`links.columns` of `{self.file}` must divide the number of devices ({n_devices}) of a mesh, got {columns}")
-        if topology != "mesh" and "columns" in raw:
-            self.add("AMP503", f"`links.columns` of `{self.file}` belongs to the topology `mesh`, not `{topology}`", "remove `columns`")
-        overhead = self.number(raw, "overhead_s", "links.", 0.0)
-        return Links(topology, self.number(raw, "bytes_per_s", "links."), self.number(raw, "latency_s", "links."), overhead, columns)
-
-    # -------------------------------------------------------------------------------------------- single values
-
-    def add(self, code: str, message: str, remedy: str | None = None) -> None:
-        self.found.append(Diagnostic(code, message, help=remedy))
-
-    def keys(self, raw: dict[str, Any], known: tuple[str, ...], needed: tuple[str, ...], where: str) -> None:
-        for key in raw:
-            if key not in known:
-                remedy = did_you_mean(key, known) or "known keys are " + ", ".join(f"`{k}`" for k in known)
-                self.add("AMP503", f"`{self.file}` has an unknown key `{where}{printable(key)}`", remedy)
-        for key in needed:
-            if key not in raw:
-                unit = f" ({_RANGES[key][2]})" if key in _RANGES else ""
-                self.add("AMP503", f"`{self.file}` lacks the key `{where}{key}`{unit}")
-
-    def text(self, raw: dict[str, Any], key: str, where: str, default: str | None = None) -> str:
-        value = raw.get(key, default)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            self.add("AMP503", f"`{where}{key}` of `{self.file}` must be text, got {_kind(value)}")
-            return ""
-        if default is None and not 1 <= len(value) <= 200:
-            self.add("AMP504", f"`{where}{key}` of `{self.file}` must have 1 to 200 characters, got {len(value)}")
-        return value
-
-    def choice(self, raw: dict[str, Any], key: str, where: str, options: tuple[str, ...]) -> Any:
-        value = raw.get(key, options[0])
-        if value not in options:
-            shown = f"`{printable(value)}`" if isinstance(value, str) else _kind(value)
-            listed = ", ".join(f"`{o}`" for o in options)
-            remedy = did_you_mean(value, options) if isinstance(value, str) else None
-            self.add("AMP504", f"`{where}{key}` of `{self.file}` must be one of {listed}, got {shown}", remedy)
-            return options[0]
-        return value
-
-    def number(self, raw: dict[str, Any], key: str, where: str, default: float = 1.0) -> float:
-        if key not in raw:
-            return default
-        value, (low, high, unit) = raw[key], _RANGES[key]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            self.add("AMP503", f"`{where}{key}` of `{self.file}` must be a number of {unit}, got {_kind(value)}")
-            return default
-        whole = key in ("memory_bytes", "cores", "columns", "count")
-        if not math.isfinite(value) or not low <= value <= high or (whole and value != int(value)):
-            kind = "a whole number " if whole else ""
-            self.add("AMP504", f"`{where}{key}` of `{self.file}` must be {kind}from {low:g} to {high:g} {unit}, got {value:g}")
-            return default
-        return value
-
-
-def _kind(value: Any) -> str:
-    names = {bool: "true or false", str: "text", list: "a list", dict: "a table", int: "a whole number", float: "a number"}
-    return names.get(type(value), f"a {type(value).__name__}")
-
-
-def _natural(name: str) -> tuple[str, int]:
-    """`cpu-8` before `cpu-16`."""
-    head, _, tail = name.rpartition("-")
-    return (head, int(tail)) if tail.isdigit() else (name, 0)
+    return mistakes(target, where)

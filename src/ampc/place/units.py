@@ -18,8 +18,8 @@ from ampc.place.traffic import Route, is_stop
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
-    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both;
-    `tokens` counts messages within the unit that wait in a queue.
+    The rest is per instance, forward and backward together; `work` is (matrix FLOPs, vector FLOPs, bytes, `NodeCost.products`) of each node, for a
+    device takes the longer of operations and bytes; `tokens` counts messages within the unit that wait in a queue.
     """
 
     id: int
@@ -27,7 +27,7 @@ class Unit(msgspec.Struct, frozen=True):
     layer: str
     layers: tuple[str, ...]
     device: str
-    work: tuple[tuple[float, float], ...]
+    work: tuple[tuple[float, float, float, float], ...]
     update_flops: float
     tokens: float
     memory_bytes: int
@@ -108,7 +108,7 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
             layer=names[0] if names else "",
             layers=tuple(names),
             device=next((x.device for x in owned if x.device), ""),
-            work=tuple((c.flops, c.bytes) for c in costs if c.flops or c.bytes),
+            work=tuple((c.matrix_flops, c.vector_flops, c.bytes, c.products) for c in costs if c.flops or c.bytes),
             update_flops=sum(cost.layers[n].update_flops for n in names),
             tokens=tokens.get(root, 0.0),
             memory_bytes=sum(cost.layers[n].memory_bytes for n in names),
