@@ -133,7 +133,7 @@ def test_a_schedule_scales_the_rate_of_every_layer() -> None:
 def test_progress_is_reported_while_a_pass_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     import ampc.runtime.engine as engine_module
 
-    monkeypatch.setattr(engine_module, "PROGRESS_S", 0.01)
+    monkeypatch.setattr(watch_module, "PROGRESS_S", 0.01)
     graph = small("list_reduction")
     data = dataset(graph, random_rows(graph, 200, 1))
     for driver in ("step", "threads"):

@@ -175,7 +175,7 @@ def test_workers_beyond_the_cores_share_threads_and_keep_the_meaning(cores: int,
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_message_that_never_comes_is_reported(driver: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "WATCHDOG_S", 0.6)
+    monkeypatch.setattr(watch_module, "WATCHDOG_S", 0.6)
     graph = small("list_reduction")
     data = dataset(graph, random_rows(graph, 4, 1))
     e = engine(graph, workers, driver=driver, max_active_keys=2)
@@ -208,7 +208,7 @@ def test_a_fault_of_the_engine_is_told_as_one() -> None:
 
 
 def test_the_watchdog_leaves_slow_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "WATCHDOG_S", 0.5)
+    monkeypatch.setattr(watch_module, "WATCHDOG_S", 0.5)
     graph = small("early_exit_rnn")
     data = dataset(graph, random_rows(graph, 150, 1))
     for driver in DRIVERS:

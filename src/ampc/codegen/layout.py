@@ -99,6 +99,11 @@ class H(IntEnum):
     of each; 0: they go into the rings."""
     OUTBOX_ROOM = auto()
     """Messages that the outbox holds at most."""
+    LOG0 = auto()
+    """I: worker w writes what it does from LOG0 + w * LOG_STRIDE on, see `E`; 0: nothing is written down."""
+    LOG_STRIDE = auto()
+    TIMES0 = auto()
+    """I: while a log is written, when the instance of each place in the order was admitted; TOTAL words on, when it retired."""
     END = auto()
 
 
@@ -231,6 +236,41 @@ class P(IntEnum):
     """Running mean of the staleness of the layer's gradients, in updates."""
 
 
+class E(IntEnum):
+    """Words of a worker's log; what it holds follows. Times are those of `native.now`, in nanoseconds."""
+
+    FIRINGS = 0
+    """Firings written so far, FIRING words each: start, end, queue << 32 | tokens, updates << 32 | tokens that waited, nanoseconds of updates."""
+    TAKEN = 1
+    """Tokens written so far, as in a queue."""
+    SENT = 2
+    """Messages to other workers, 3 words each: when, token, receiver << 40 | 1 + number of the firing in this worker's log."""
+    ARRIVED = 3
+    """Polls that found messages, 2 words each: when, sender << 40 | how many."""
+    LOST = 4
+    """Events that found no room."""
+    FIRINGS_ROOM = 5
+    TAKEN_ROOM = 6
+    SENT_ROOM = 7
+    ARRIVED_ROOM = 8
+    FIRINGS0 = 9
+    """I: where the firings are, and so on."""
+    TAKEN0 = 10
+    SENT0 = 11
+    ARRIVED0 = 12
+    SENDER = 13
+    """1 + number of the turn's firing; 0: it had none, or it found no room."""
+    START = 14
+    """Of the firing that is going on, like the two next ones."""
+    WAITED = 15
+    UPDATES = 16
+    UPDATE_NS = 17
+    CLOCK = 18
+    """Two words that the system's clock writes to."""
+
+
+LOG = 24
+FIRING = 5
 SEG = 8
 LAYER = 24
 FOLD = 16

@@ -115,6 +115,11 @@ def make_plan(graph: Graph, device_of: Mapping[int, int]) -> Plan:
     return Plan(graph, tuple(segments))
 
 
+def segment_names(plan: Plan) -> tuple[str, ...]:
+    """Return what each segment is called in a trace: its number and its title."""
+    return tuple(f"{s.id} {s.title}" for s in plan.segments)
+
+
 def fire_region(graph: Graph, node: AnyNode) -> int:
     """The region of the states at which a payload node fires: a Group fires where its result is."""
     return graph.region_out(node) if isinstance(node, Group) else node.region

@@ -21,7 +21,7 @@ from ampc.diagnostics import error
 
 SOURCES = (
     "runtime/settings.py", "runtime/compiled.py", "runtime/native.py", "runtime/rows.py", "runtime/segments.py", "runtime/losses.py",
-    "runtime/tokens.py", "runtime/optimizer.py", "runtime/worker.py", "codegen/layout.py",
+    "runtime/tokens.py", "runtime/log.py", "runtime/optimizer.py", "runtime/worker.py", "codegen/layout.py",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -27,6 +28,8 @@ _vp = types.voidptr
 _sgemm = types.ExternalFunction("ampc_sgemm", types.void(*[_vp] * 13))
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+_clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, _vp))
+_MONOTONIC = np.int32(time.CLOCK_MONOTONIC)
 
 def _element(builder: Any, base: Any, index: Any) -> Any:
     return builder.gep(base, [index], inbounds=True)
@@ -307,3 +310,9 @@ def pause(turns):  # type: ignore[no-untyped-def]
         _usleep(np.uint32(50))
     elif turns > 100:
         _sched_yield()
+
+@njit(**KERNEL)
+def now(I, scratch):  # type: ignore[no-untyped-def]
+    """Nanoseconds of the monotonic clock, that of `time.monotonic_ns`; `I[scratch:scratch + 2]` is the caller's."""
+    _clock_gettime(_MONOTONIC, address(I, scratch))
+    return at(I, scratch) * 1_000_000_000 + at(I, scratch + 1)

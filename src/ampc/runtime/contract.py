@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ampc.data.dataset import Dataset
 from ampc.runtime.events import Array, EpochResult, Progress
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.trace import Trace
 
 Order = npt.NDArray[np.int64]
 
@@ -20,6 +21,7 @@ class EngineLike(Protocol):
 
     compile_seconds: float
     learning_rate: float  # the base rate times the factor of a schedule
+    trace: Trace | None  # of the last pass that was recorded
 
     def bind(self, dataset: Dataset) -> None: ...
 
@@ -31,6 +33,7 @@ class EngineLike(Protocol):
         train: bool,
         epoch: int = 0,
         outputs: bool = False,
+        record: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> EpochResult: ...

@@ -17,29 +17,29 @@ import numpy.typing as npt
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import generate, metric_names
 from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
-from ampc.codegen.plan import Segment
+from ampc.codegen.plan import Segment, segment_names
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
-from ampc.ir.nodes import PPT, Metric, Output
+from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
 from ampc.runtime import blas, kernels, worker
 from ampc.runtime.binding import Binding, LayerMemory
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.recording import Recording
 from ampc.runtime.tokens import HEAD, QUEUE, TAIL
+from ampc.runtime.trace import Trace, join
+from ampc.runtime.watch import PROGRESS_S, STUCK, WATCHDOG_S, Watch
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 SPARSE_ROWS = 1024
 """A table of more rows than this updates only the rows that got a gradient; a smaller one is updated whole."""
 STASH_VERSIONS = 16
 """Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
-PROGRESS_S = 0.1
-WATCHDOG_S = 30.0
-STUCK = 99
 UNWRITTEN = np.uint32(0x7FC0DEAD)
 """Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
@@ -80,6 +80,9 @@ class Engine:
         self._bindings: list[Binding] = []
         self._binding: Binding | None = None
         self._factor = 1.0
+        names = placement.devices
+        self.devices = names if len(names) == options.workers else tuple(f"worker {w}" for w in range(options.workers))
+        self.trace: Trace | None = None
         self._unused: dict[str, Array] = {}
         self.set_parameters({**initial_parameters(graph, options.seed), **(parameters or {})})
 
@@ -184,10 +187,12 @@ class Engine:
         epoch: int = 0,
         outputs: bool = False,
         update: bool = True,
+        record: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> EpochResult:
-        """Pass over the instances `order` once. With `train` gradients are computed, with `update` layers use them.
+        """Pass over the instances `order` once. With `train` gradients are computed, with `update` layers use them; with `record` all that happens
+        is written down, and `trace` is then this pass's.
 
         A pass that updates ends by averaging the copies of replicated layers; `average_every` divides it into passes over so many instances.
         Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine.
@@ -195,17 +200,24 @@ class Engine:
         every = self.options.average_every if train and update and self._copies else 0
         order = np.asarray(order, np.int64)
         if not 0 < every < len(order):
-            result = self._pass(dataset, order, train, epoch, outputs, update, on_progress, stop)
+            result = self._pass(dataset, order, train, epoch, outputs, update, record, on_progress, stop)
             if train and update:
                 self._average()
             return result
         parts: list[EpochResult] = []
+        traces: list[tuple[float, Trace]] = []
+        began = time.perf_counter()
         while (start := len(parts) * every) < len(order):
             if parts and (parts[-1].interrupted or (stop is not None and stop())):
                 break
             shown = None if on_progress is None else shifted(on_progress, parts, len(order))
-            parts.append(self._pass(dataset, order[start : start + every], train, epoch, outputs, update, shown, stop))
+            offset = time.perf_counter() - began
+            parts.append(self._pass(dataset, order[start : start + every], train, epoch, outputs, update, record, shown, stop))
+            if self.trace is not None and record:
+                traces.append((offset, self.trace))
             self._average()
+        if traces:
+            self.trace = join(traces)
         return join_results(parts, order, every)
 
     def _average(self) -> None:
@@ -216,13 +228,14 @@ class Engine:
                 self._F[m.param : m.param + m.size] = mean
 
     def _pass(
-        self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool,
+        self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool, record: bool,
         on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None,
     ) -> EpochResult:  # fmt: skip
         """Admit `order`, drain, flush what the accumulators hold."""
         self.bind(dataset)
         binding = self._binding
         assert binding is not None
+        recording = Recording(binding, order) if record and not binding.virtual else None
         self._prepare(binding, order, train, update, epoch)
         places, size = binding.outputs() if outputs else ({}, 0)
         O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # the name it has in kernels
@@ -230,11 +243,18 @@ class Engine:
             if isinstance(node, Output) and ("out", node.id) in self.program.cells:
                 binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
         began = time.perf_counter()
-        self._drive(binding, O, on_progress, stop, began)
-        if train and self.options.mode == "async":
-            with _quiet():
-                worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
-        return self._result(binding, O, places, order, self._elapsed(began), train)
+        try:
+            self._drive(binding, O, on_progress, stop, began)
+            if train and self.options.mode == "async":
+                with _quiet():
+                    worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
+            seconds = self._elapsed(began)
+            if recording is not None:
+                self.trace = recording.trace(self.options.driver, self.devices)
+        finally:
+            if recording is not None:
+                recording.end()
+        return self._result(binding, O, places, order, seconds, train)
 
     def _elapsed(self, began: float) -> float:
         """Return the seconds of a pass that began at `began`; an engine with a clock of its own has others."""
@@ -295,8 +315,7 @@ class Engine:
         if b is None:
             return []
         out = []
-        for s in self.plan.segments:
-            what = " ".join(f"{n.op} {n.layer}" for n in s.nodes if isinstance(n, PPT)) or " ".join(n.name or type(n).__name__ for n in s.nodes[:3])
+        for s, what in zip(self.plan.segments, segment_names(self.plan), strict=True):
             for q, direction in ((2 * s.id, "forward"), (2 * s.id + 1, "backward")):
                 control = b.I[H.QUEUE0] + q * QUEUE
                 out.append((f"{s.id} {direction} {what}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
@@ -314,7 +333,7 @@ class Engine:
         self, b: Binding, O: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
     ) -> None:
         arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, O)
-        watch = _Watch(self, b, on_progress, stop, began)
+        watch = Watch(b, on_progress, stop, began)
         if self.options.driver == "step":
             while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
                 with _quiet():
@@ -404,52 +423,6 @@ class Engine:
             interrupted=done < total,
             instances_done=None if done == total else ran[retired].copy(),
         )
-
-
-class _Watch:
-    """Looks at a running pass from outside: progress, the wish to stop, workers that stand still."""
-
-    def __init__(
-        self, engine: Engine, b: Binding, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
-    ) -> None:
-        self.b, self.on_progress, self.stop, self.began = b, on_progress, stop, began
-        self.beats = -1
-        self.moved = self.shown = began
-
-    @property
-    def wanted(self) -> bool:
-        return self.on_progress is not None or self.stop is not None
-
-    def look(self) -> None:
-        b, now = self.b, time.perf_counter()
-        if self.stop is not None and self.stop():
-            b.I[H.HALT] = 1
-        if now - self.shown >= PROGRESS_S:
-            self.shown = now
-            self.last()
-        beat = b.I[H.WORK0] + 4 * b.I[H.CAP] + worker.BEAT
-        beats = int(sum(b.I[beat + w * b.work_stride] for w in range(b.workers)))
-        if beats != self.beats:
-            self.beats, self.moved = beats, now
-        elif now - self.moved > WATCHDOG_S:
-            b.I[H.ERROR] = STUCK
-
-    def last(self) -> None:
-        if self.on_progress is None:
-            return
-        I, D = self.b.I, self.b.D
-        losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
-        self.on_progress(
-            Progress(
-                done=int(I[H.DONE]), total=int(I[H.TOTAL]), loss_sum=losses, in_flight=int(I[H.ADMITTED] - I[H.DONE]),
-                seconds=time.perf_counter() - self.began, staleness=self.staleness(),
-            )
-        )  # fmt: skip
-
-    def staleness(self) -> float | None:
-        counts = sum(self.b.I[at : at + STALENESS_BINS] for at in self.b.histograms.values()) if self.b.histograms else np.zeros(STALENESS_BINS)
-        total = int(np.sum(counts))
-        return float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
 
 
 _HYPERS: dict[int, str] = {

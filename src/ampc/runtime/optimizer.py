@@ -18,6 +18,7 @@ from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import STALENESS_BINS as _BINS
 from ampc.codegen.layout import H, L, P, T
+from ampc.runtime.log import begin_firing, begin_update, end_firing, end_update
 from ampc.runtime.native import F0, F1, at, copy, gemm, kernel, put
 from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add, zero
 
@@ -35,7 +36,7 @@ VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS,
 WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE, STALE = (
     p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE, P.STALE)
 )
-FOLDS, FOLD0, OWNER = H.FOLDS.value, H.FOLD0.value, L.OWNER.value
+FOLDS, FOLD0, LOG0, SEGMENTS, OWNER = H.FOLDS.value, H.FOLD0.value, H.LOG0.value, H.SEGMENTS.value, L.OWNER.value
 TABLE, FOLD_W, BIAS, GRAD_TABLE, GRAD_W, GRAD_BIAS, PRODUCT, GRAD_PRODUCT = (
     t.value for t in (T.TABLE, T.W, T.BIAS, T.GRAD_TABLE, T.GRAD_W, T.GRAD_BIAS, T.PRODUCT, T.GRAD_PRODUCT)
 )
@@ -244,8 +245,10 @@ def direct(I, D, w, n, layer, rows, size):
 @kernel(doubles="weight")
 def update(F, I, D, layer, weight):
     """Apply the layer's accumulated gradient divided by `weight`, clear the accumulator, count a version."""
-    unfold(F, I, layer)
     record = I[LAYER0] + layer * LAYER
+    if I[LOG0] > 0:
+        begin_update(I, at(I, record + OWNER))
+    unfold(F, I, layer)
     depth = at(I, record + STASH_DEPTH)
     if depth != 0:
         size = at(I, record + SIZE)
@@ -284,6 +287,8 @@ def update(F, I, D, layer, weight):
     put(D, hyper + WEIGHT, 0.0)
     put(I, record + VERSION, at(I, record + VERSION) + 1)
     put(I, record + UPDATES, at(I, record + UPDATES) + 1)
+    if I[LOG0] > 0:
+        end_update(I, at(I, record + OWNER))
 
 
 @kernel(doubles="stale")
@@ -381,4 +386,9 @@ def flush(F, I, D):
     for layer in range(I[LAYERS]):
         weight = at(D, I[HYPER0] + layer * HYPER + WEIGHT)
         if weight > 0.0 and I[UPDATE] == 1:
+            owner = at(I, I[LAYER0] + layer * LAYER + OWNER)
+            if I[LOG0] > 0:
+                begin_firing(I, owner, 2 * I[SEGMENTS], 0)
             update(F, I, D, layer, weight)
+            if I[LOG0] > 0:
+                end_firing(I, owner, 2 * I[SEGMENTS], 0)

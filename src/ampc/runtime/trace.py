@@ -274,6 +274,24 @@ class Trace:
             write_table(folder / f"{table}.parquet", pa.table(columns).replace_schema_metadata({b"ampc.trace": json.dumps(facts).encode()}))
 
 
+def join(parts: list[tuple[float, Trace]]) -> Trace:
+    """Return passes of one program as one trace, each begun so many seconds after the first one. Raises ValueError if they differ in devices."""
+    first = parts[0][1]
+    if any((t.devices, t.segments, t.links) != (first.devices, first.segments, first.links) for _, t in parts):
+        raise ValueError("traces of different devices or programs")
+    base = np.cumsum([0, *(len(t.start_s) for _, t in parts)])[:-1]
+    columns: dict[str, Any] = {}
+    for names in _TABLES.values():
+        for name in names:
+            if name in _OPTIONAL and any(len(getattr(t, name)) != len(t.start_s) for _, t in parts):
+                continue
+            offset = [0.0 if not name.endswith("_s") or name == "update_s" else begin for begin, _ in parts]
+            columns[name] = np.concatenate([getattr(t, name) + begin for begin, (_, t) in zip(offset, parts, strict=True)])
+    columns["taken_firing"] = np.concatenate([t.taken_firing + n for n, (_, t) in zip(base, parts, strict=True)])
+    columns["sender"] = np.concatenate([np.where(t.sender >= 0, t.sender + n, -1) for n, (_, t) in zip(base, parts, strict=True)])
+    return dataclasses.replace(first, dropped=sum(t.dropped for _, t in parts), **columns)
+
+
 def load(folder: str | Path) -> Trace:
     """Return the trace in `folder`, or in the `trace` folder of a run folder. Raises AmpError AMP720 if there is none or it is damaged."""
     folder = Path(folder)

@@ -12,11 +12,12 @@ from numba import njit, types
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import H, L, P, Q, S
-from ampc.runtime import optimizer, tokens
+from ampc.runtime import log, optimizer, tokens
 from ampc.runtime.native import (
     ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times,
     unsigned,
 )  # fmt: skip
+from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
 from ampc.runtime.tokens import (
     BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
@@ -33,6 +34,7 @@ GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HY
     h.value
     for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
 )
+LOG0 = H.LOG0.value
 TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
 ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, STASH_DEPTH, WEIGHT, FREQUENCY = L.OWNER.value, L.STASH_DEPTH.value, P.WEIGHT.value, P.FREQUENCY.value
@@ -72,6 +74,8 @@ def poll(F, I, D, w):
         if head == tail:
             continue
         found += tail - head
+        if I[LOG0] > 0:
+            note_arrived(I, w, source, tail - head)
         buffer = at(I, c + BUFFER)
         mask = at(I, c + MASK)
         while head < tail:
@@ -94,7 +98,11 @@ def order(F, I, D, w, layer, instances):
         I[ACKS] += 1
         return
     if at(D, I[HYPER0] + layer * HYPER + WEIGHT) > 0.0:
+        if I[LOG0] > 0:
+            begin_firing(I, w, 2 * I[SEGMENTS], 0)
         update(F, I, D, layer, np.float64(instances))
+        if I[LOG0] > 0:
+            end_firing(I, w, 2 * I[SEGMENTS], 0)
     source = at(I, I[SEG0] + OWNER)
     if source == w:
         I[ACKS] += 1
@@ -162,11 +170,15 @@ def admit_cohort(I, w):
         I[IN_BATCH] += I[SYNC]
         k += 1
     put(I, I[COHORT0] + cohort, k)
+    if I[LOG0] > 0:
+        note_admitted(I, w, I[ADMITTED] - k, k)
 
 
 @njit(**KERNEL)
 def retire(I, w, n):
     """All messages of these instances have been answered: free their slots."""
+    if I[LOG0] > 0:
+        note_retired(I, w, n)
     block = I[WORK0] + w * I[WORK_STRIDE]
     for i in range(n):
         slot = at(I, block + i)
@@ -303,13 +315,19 @@ def turn(fire, F, I, D, XF, XI, O, w):
         did += admit(F, I, D, w)
     q = choose_any(I, w) if I[SCHEDULE] == 1 else choose(I, w)
     if q >= 0:
+        if I[LOG0] > 0:
+            begin_firing(I, w, q, at(I, I[QUEUE0] + q * QUEUE + TAIL) - at(I, I[QUEUE0] + q * QUEUE + HEAD))
         n = take(I, D, w, q)
         if q == 1:
             retire(I, w, n)
         else:
             fire(F, I, D, XF, XI, O, w, q, n)
+        if I[LOG0] > 0:
+            end_firing(I, w, q, n)
         did += 1
     if I[WORKERS] > 1:
+        if I[LOG0] > 0:
+            note_sent(I, w)
         publish(I, w)
     return did
 
@@ -351,7 +369,7 @@ def step(fire, F, I, D, XF, XI, O, workers):
             put(I, beat, at(I, beat) + 1)
 
 
-ensure((*tokens.__dict__, *optimizer.__dict__))
+ensure((*tokens.__dict__, *log.__dict__, *optimizer.__dict__))
 
 
 @_compiled

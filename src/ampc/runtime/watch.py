@@ -1,0 +1,64 @@
+"""Looks at a running pass from outside, now and then: progress, the wish to stop, workers that stand still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from ampc.codegen.layout import STALENESS_BINS, H
+from ampc.runtime import worker
+from ampc.runtime.binding import Binding
+from ampc.runtime.events import Progress
+
+PROGRESS_S = 0.1
+WATCHDOG_S = 30.0
+STUCK = 99
+"""The fault that it sets where nothing moves."""
+
+
+class Watch:
+    """Looks at a running pass from outside: progress, the wish to stop, workers that stand still."""
+
+    def __init__(
+        self, b: Binding, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
+    ) -> None:
+        self.b, self.on_progress, self.stop, self.began = b, on_progress, stop, began
+        self.beats = -1
+        self.moved = self.shown = began
+
+    @property
+    def wanted(self) -> bool:
+        return self.on_progress is not None or self.stop is not None
+
+    def look(self) -> None:
+        b, now = self.b, time.perf_counter()
+        if self.stop is not None and self.stop():
+            b.I[H.HALT] = 1
+        if now - self.shown >= PROGRESS_S:
+            self.shown = now
+            self.last()
+        beat = b.I[H.WORK0] + 4 * b.I[H.CAP] + worker.BEAT
+        beats = int(sum(b.I[beat + w * b.work_stride] for w in range(b.workers)))
+        if beats != self.beats:
+            self.beats, self.moved = beats, now
+        elif now - self.moved > WATCHDOG_S:
+            b.I[H.ERROR] = STUCK
+
+    def last(self) -> None:
+        if self.on_progress is None:
+            return
+        I, D = self.b.I, self.b.D
+        losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
+        self.on_progress(
+            Progress(
+                done=int(I[H.DONE]), total=int(I[H.TOTAL]), loss_sum=losses, in_flight=int(I[H.ADMITTED] - I[H.DONE]),
+                seconds=time.perf_counter() - self.began, staleness=self.staleness(),
+            )
+        )  # fmt: skip
+
+    def staleness(self) -> float | None:
+        counts = sum(self.b.I[at : at + STALENESS_BINS] for at in self.b.histograms.values()) if self.b.histograms else np.zeros(STALENESS_BINS)
+        total = int(np.sum(counts))
+        return float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
