@@ -131,7 +131,7 @@ def test_a_schedule_scales_the_rate_of_every_layer() -> None:
 
 
 def test_progress_is_reported_while_a_pass_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import ampc.runtime.engine as engine_module
+    import ampc.runtime.watch as watch_module
 
     monkeypatch.setattr(watch_module, "PROGRESS_S", 0.01)
     graph = small("list_reduction")

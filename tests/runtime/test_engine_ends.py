@@ -11,7 +11,7 @@ from differential import compare, executed, interpreted, parameters
 from support import dataset, engine, graph_of, model_names, random_rows, small
 
 import ampc.runtime.binding as binding_module
-import ampc.runtime.engine as engine_module
+import ampc.runtime.watch as watch_module
 from ampc.codegen.layout import SEG, H, S
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph

@@ -242,6 +242,8 @@ class Engine:
         for node in self.graph.nodes:
             if isinstance(node, Output) and ("out", node.id) in self.program.cells:
                 binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
+        if recording is not None:
+            recording.begin()
         began = time.perf_counter()
         try:
             self._drive(binding, O, on_progress, stop, began)

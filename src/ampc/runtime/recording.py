@@ -35,7 +35,7 @@ class Recording:
 
     def __init__(self, binding: Binding, order: Longs, *, limit_bytes: int | None = None) -> None:
         self.binding = binding
-        self.began_ns = time.monotonic_ns()
+        self.began_ns = 0
         self._size = len(binding.I)
         free = available_bytes()
         limit = limit_bytes if limit_bytes is not None else MOST_BYTES if free is None else min(MOST_BYTES, free // 4)
@@ -74,6 +74,10 @@ class Recording:
             between = messages if b.workers > 1 else 0
             out.append({E.FIRINGS: tokens + updates, E.TAKEN: tokens, E.SENT: between, E.ARRIVED: between})
         return out
+
+    def begin(self) -> None:
+        """The pass begins now: times count from here."""
+        self.began_ns = time.monotonic_ns()
 
     def end(self) -> None:
         """Take the room away."""
