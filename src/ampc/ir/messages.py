@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,11 @@ from ampc.ir.state import NONE, Instance, State, View
 
 Place = tuple[int, State]
 """A node at a state: the key of every cache."""
+Listener = Callable[[Ref, State, tuple[int, State], Array], None]
+"""Hears of each forward message: the output port, its state, (input port, state) of the message that its node took last, the payload.
+
+For a node that only steers messages, what it took last is the message that it passes on.
+"""
 
 
 class Run:
@@ -76,6 +81,8 @@ class Run:
         self.decisions: dict[Place, int] = {}
         self.parked: dict[Place, list[tuple[int, State, Array]]] = defaultdict(list)
         self.retired = False
+        self.listener: Listener | None = None
+        self.under: tuple[int, State] = (0, ())
 
     # --------------------------------------------------------------------------------------------- the machine
 
@@ -102,6 +109,8 @@ class Run:
 
     def send(self, ref: Ref, state: State, payload: Array) -> None:
         """Send forward from an output port; a port that nobody reads is answered with zero."""
+        if self.listener is not None:
+            self.listener(ref, state, self.under, payload)
         if self.train:
             assert (ref, state) not in self.open, f"node {ref[0]} sent twice at {state}"
             self.open.add((ref, state))
@@ -142,6 +151,7 @@ class Run:
     # ------------------------------------------------------------------------------------------------ forward
 
     def forward(self, node: AnyNode, port: int, state: State, payload: Array) -> None:
+        self.under = port, state
         match node:
             case NPT() | PPT() | Loss() | Metric():
                 if (operands := self.join(node, port, state, payload)) is not None:
@@ -223,6 +233,7 @@ class Run:
             self.decisions[node.id, state] = int(y[0, 0])
             for waiting, where, payload in self.parked.pop((node.id, state), []):
                 cond = self.graph.by_id[waiting]
+                self.under = 0, where
                 self.route(cond, where, payload)
 
     def port(self, test: Test, region: int, state: State) -> int | None:
