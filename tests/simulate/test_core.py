@@ -84,7 +84,7 @@ def deliver(line: Line, sent: list[tuple[float, int, int, float]], capacity: int
             _, sender, receiver, size = sent[a]
             core.send(heap, links, under_way, time, core.route(links, sender, receiver), size, a, 0, 0)
         elif core.arrived(heap, links, under_way, time, a):
-            out.append((time, int(under_way.word[a, core.A])))
+            out.append((time, int(under_way.a[a])))
             core.release(under_way, a)
     assert under_way.counts[0] == len(under_way.idle)
     assert links.carried_bytes.sum() == sum(size * (b - a) for _, a, b, size in sent)

@@ -1,6 +1,7 @@
 """The event core: a heap of events in virtual time, links on which messages queue, random durations.
 
-Everything is tables, so that compiled loops (`cost_only`, `driver`) and plain Python (`NUMBA_DISABLE_JIT=1`) run the same text with the same result.
+Everything is tables, so that compiled loops (`cost_loop`, `driver`) and plain Python (`NUMBA_DISABLE_JIT=1`) run the same text with the same result.
+The compiled functions take tables of arrays or of bare pointers to them (`pointed`), which cost nothing to hand on.
 Knows nothing of graphs, devices or what an event means. Nothing here grows: callers look at `room` and go on with `grown` tables.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from ampc.runtime.native import signed, times, unsigned
+from ampc.runtime.native import pointer, signed, times, unsigned
 from ampc.runtime.settings import KERNEL
 
 # mypy sees no types of compiled functions: the arguments are the tables below, numbers throughout.
@@ -33,7 +34,7 @@ MESSAGE = 0
 class Events(NamedTuple):
     """A binary heap, earliest first, ties in the order of `push`. `now`: [1], the time of the last event taken.
 
-    time: [capacity] seconds; what: [capacity, 4] sequence, kind, a, b; counts: [3] in the heap, pushed so far, taken so far.
+    time: [capacity] seconds; what: [4 * capacity] sequence, kind, a, b of each; counts: [4] in the heap, pushed so far, taken so far, capacity.
     """
 
     time: Floats
@@ -62,20 +63,21 @@ class Links(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """Messages under way. word: [capacity, 6] next hop, end of the hops, the caller's a, b, c, receiving device; size_bytes, sent_s: [capacity].
+    """Messages under way, each [capacity]: the next hop and the end of the hops; the receiving device; the caller's a, b, c; bytes; when it was sent.
 
     idle: [capacity] places without a message; counts: [1] how many there are of these.
     """
 
-    word: Integers
+    next: Integers
+    end: Integers
+    receiver: Integers
+    a: Integers
+    b: Integers
+    c: Integers
     size_bytes: Floats
     sent_s: Floats
     idle: Integers
     counts: Integers
-
-
-A, B, C, RECEIVER = 2, 3, 4, 5
-"""Columns of `Flight.word`."""
 
 
 class LinkLike(Protocol):
@@ -101,22 +103,23 @@ class NetworkLike(Protocol):
 def events(capacity: int) -> Events:
     """Return an empty heap with room for `capacity` events."""
     capacity = max(16, capacity)
-    return Events(np.zeros(capacity), np.zeros((capacity, 4), np.int64), np.zeros(3, np.int64), np.zeros(1))
+    return Events(np.zeros(capacity), np.zeros(4 * capacity, np.int64), np.array([0, 0, 0, capacity], np.int64), np.zeros(1))
 
 
 def flight(capacity: int) -> Flight:
     """Return a table for `capacity` messages under way: as many as the heap has room for, since each message is an event there."""
-    capacity = max(16, capacity)
-    idle = np.arange(capacity, dtype=np.int64)[::-1].copy()
-    return Flight(np.zeros((capacity, 6), np.int64), np.zeros(capacity), np.zeros(capacity), idle, np.array([capacity], np.int64))
+    n = max(16, capacity)
+    words = [np.zeros(n, np.int64) for _ in range(6)]
+    return Flight(*words, np.zeros(n), np.zeros(n), np.arange(n, dtype=np.int64)[::-1].copy(), np.array([n], np.int64))
 
 
 def grown(heap: Events, under_way: Flight) -> tuple[Events, Flight]:
     """Return both with twice the room and the same content."""
     n, m = len(heap.time), len(under_way.size_bytes)
     larger, more = events(2 * n), flight(2 * m)
-    larger.time[:n], larger.what[:n], larger.counts[:], larger.now[:] = heap.time, heap.what, heap.counts, heap.now
-    more.word[:m], more.size_bytes[:m], more.sent_s[:m] = under_way.word, under_way.size_bytes, under_way.sent_s
+    larger.time[:n], larger.what[: 4 * n], larger.counts[:3], larger.now[:] = heap.time, heap.what, heap.counts[:3], heap.now
+    for new, old in zip(more[:-2], under_way[:-2]):
+        new[:m] = old
     known = int(under_way.counts[0])
     more.idle[m : m + known] = under_way.idle[:known]  # on top, so that the order in which places are taken is that of a larger table
     more.idle[:m] = np.arange(m, 2 * m)[::-1]
@@ -155,62 +158,78 @@ def random_state(seed: int) -> Integers:
 
 
 @njit(**EXACT)
+def pointed(heap, links, under_way):
+    """Return the three tables with pointers in place of arrays."""
+    return (
+        Events(pointer(heap.time), pointer(heap.what), pointer(heap.counts), pointer(heap.now)),
+        Links(
+            pointer(links.free_s), pointer(links.busy_s), pointer(links.carried_bytes), pointer(links.messages), pointer(links.s_per_byte),
+            pointer(links.latency_s), pointer(links.first), pointer(links.receiver), pointer(links.start), pointer(links.hop),
+        ),
+        Flight(
+            pointer(under_way.next), pointer(under_way.end), pointer(under_way.receiver), pointer(under_way.a), pointer(under_way.b),
+            pointer(under_way.c), pointer(under_way.size_bytes), pointer(under_way.sent_s), pointer(under_way.idle), pointer(under_way.counts),
+        ),
+    )  # fmt: skip
+
+
+@njit(**EXACT)
 def room(heap):
     """How many more events may be pushed, messages among them."""
-    return len(heap.time) - heap.counts[0]
+    return heap.counts[3] - heap.counts[0]
 
 
 @njit(**EXACT)
 def push(heap, time, kind, a, b):
     """Add an event at `time`, which is not before now."""
     assert time >= heap.now[0], "an event in the past"
-    times, what, counts = heap.time, heap.what, heap.counts
+    at, what, counts = heap.time, heap.what, heap.counts
     i = counts[0]
     sequence = counts[1]
     counts[0] = i + 1
     counts[1] = sequence + 1
     while i > 0:
         above = (i - 1) >> 1
-        if times[above] <= time:  # a tie: what was pushed earlier stays above
+        if at[above] <= time:  # a tie: what was pushed earlier stays above
             break
-        times[i] = times[above]
+        at[i] = at[above]
         move(what, i, above)
         i = above
-    times[i] = time
-    what[i, 0] = sequence
-    what[i, 1] = kind
-    what[i, 2] = a
-    what[i, 3] = b
+    at[i] = time
+    what[4 * i] = sequence
+    what[4 * i + 1] = kind
+    what[4 * i + 2] = a
+    what[4 * i + 3] = b
 
 
 @njit(**EXACT)
 def pop(heap):
     """Take the earliest event: (time, kind, a, b). The heap is not empty."""
-    times, what, counts = heap.time, heap.what, heap.counts
-    time = times[0]
-    kind = what[0, 1]
-    a = what[0, 2]
-    b = what[0, 3]
+    at, what, counts = heap.time, heap.what, heap.counts
+    time = at[0]
+    kind = what[1]
+    a = what[2]
+    b = what[3]
     assert time >= heap.now[0], "virtual time ran back"
     heap.now[0] = time
     counts[2] += 1
     n = counts[0] - 1
     counts[0] = n
-    last = times[n]
-    order = what[n, 0]
+    last = at[n]
+    order = what[4 * n]
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and (times[child + 1] < times[child] or (times[child + 1] == times[child] and what[child + 1, 0] < what[child, 0])):
+        if child + 1 < n and (at[child + 1] < at[child] or (at[child + 1] == at[child] and what[4 * child + 4] < what[4 * child])):
             child += 1
-        if times[child] > last or (times[child] == last and what[child, 0] > order):
+        if at[child] > last or (at[child] == last and what[4 * child] > order):
             break
-        times[i] = times[child]
+        at[i] = at[child]
         move(what, i, child)
         i = child
-    times[i] = last
+    at[i] = last
     move(what, i, n)
     return time, kind, a, b
 
@@ -218,10 +237,10 @@ def pop(heap):
 @njit(**EXACT)
 def move(what, to, start):
     """Copy an entry of the heap, but for its time."""
-    what[to, 0] = what[start, 0]
-    what[to, 1] = what[start, 1]
-    what[to, 2] = what[start, 2]
-    what[to, 3] = what[start, 3]
+    what[4 * to] = what[4 * start]
+    what[4 * to + 1] = what[4 * start + 1]
+    what[4 * to + 2] = what[4 * start + 2]
+    what[4 * to + 3] = what[4 * start + 3]
 
 
 # -------------------------------------------------------------------------------------------------- links
@@ -247,12 +266,12 @@ def send(heap, links, under_way, time, way, size_bytes, a, b, c):
     left = under_way.counts[0] - 1
     under_way.counts[0] = left
     m = under_way.idle[left]
-    under_way.word[m, 0] = links.start[way]
-    under_way.word[m, 1] = links.start[way + 1]
-    under_way.word[m, A] = a
-    under_way.word[m, B] = b
-    under_way.word[m, C] = c
-    under_way.word[m, RECEIVER] = links.receiver[way]
+    under_way.next[m] = links.start[way]
+    under_way.end[m] = links.start[way + 1]
+    under_way.a[m] = a
+    under_way.b[m] = b
+    under_way.c[m] = c
+    under_way.receiver[m] = links.receiver[way]
     under_way.size_bytes[m] = size_bytes
     under_way.sent_s[m] = time
     cross(heap, links, under_way, time, m)
@@ -262,8 +281,8 @@ def send(heap, links, under_way, time, way, size_bytes, a, b, c):
 @njit(**EXACT)
 def cross(heap, links, under_way, time, m):
     """Let message m take its next link: wait until the link is free, occupy it for the bytes, arrive after the latency."""
-    link = links.hop[under_way.word[m, 0]]
-    under_way.word[m, 0] += 1
+    link = links.hop[under_way.next[m]]
+    under_way.next[m] += 1
     size = under_way.size_bytes[m]
     busy = size * links.s_per_byte[link]
     free = max(time, links.free_s[link]) + busy
@@ -277,7 +296,7 @@ def cross(heap, links, under_way, time, m):
 @njit(**EXACT)
 def arrived(heap, links, under_way, time, m):
     """At a `MESSAGE` event: whether message m is at its receiver; if not, it has taken its next link."""
-    if under_way.word[m, 0] == under_way.word[m, 1]:
+    if under_way.next[m] == under_way.end[m]:
         return True
     cross(heap, links, under_way, time, m)
     return False

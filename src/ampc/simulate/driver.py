@@ -253,10 +253,10 @@ def depart(heap, links, under_way, devices, held, log, d):
 @njit(**EXACT)
 def deliver(I, heap, under_way, devices, held, costs, log, m):
     """Hand a message that has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
-    d = under_way.word[m, core.RECEIVER]
-    token = under_way.word[m, core.A]
-    amount = under_way.word[m, core.B]
-    number = under_way.word[m, core.C]
+    d = under_way.receiver[m]
+    token = under_way.a[m]
+    amount = under_way.b[m]
+    number = under_way.c[m]
     if number >= 0:
         log.sent[number, 1] = heap.now[0]
     if under_way.sent_s[m] != devices.seconds[d, HEARD]:
@@ -279,13 +279,13 @@ def deliver(I, heap, under_way, devices, held, costs, log, m):
 @njit(**EXACT)
 def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
     """Handle up to `limit` events; return 0, or what is wrong: STALLED, NO_ROUTE. A pass begins with every device at leisure."""
-    if heap.count[1] == 0:
+    if heap.counts[1] == 0:
         for d in range(len(devices.fired)):
             push(heap, 0.0, FINISHED, d, 0)
     for _ in range(limit):
         if I[STOP] != 0 or I[ERROR] != 0:
             return 0
-        if heap.count[0] == 0:
+        if heap.counts[0] == 0:
             return STALLED
         _, kind, a, _ = pop(heap)
         log.count[HANDLED] += 1
