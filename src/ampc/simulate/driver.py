@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import njit, typeof, types
 
 from ampc.codegen.layout import LAYER as _LAYER
@@ -174,7 +175,7 @@ def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
     if costs.chance[FAILURE_RATE] > 0.0 and uniform(chance) > math.exp(-costs.chance[FAILURE_RATE] * (work + updating)):
         end += costs.chance[REPAIR]
         devices.seconds[d, STOPPED] += costs.chance[REPAIR]
-        log.count[FAILURES] += 1
+        log.counts[FAILURES] += 1
     devices.seconds[d, END] = end
     devices.fired[d] += q >= 0
     devices.word[d, BUSY] = 1
@@ -185,7 +186,7 @@ def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
 @njit(**EXACT)
 def note_firing(log, d, q, n, updates, start, end):
     """Put a firing into the log; return its number there, or -1."""
-    k = log.count[FIRINGS]
+    k = log.counts[FIRINGS]
     if k < len(log.span):
         log.firing[k, 0] = d
         log.firing[k, 1] = q
@@ -193,10 +194,10 @@ def note_firing(log, d, q, n, updates, start, end):
         log.firing[k, 3] = updates
         log.span[k, 0] = start
         log.span[k, 1] = end
-        log.count[FIRINGS] = k + 1
+        log.counts[FIRINGS] = k + 1
         return k
     if len(log.span):
-        log.count[DROPPED] += 1
+        log.counts[DROPPED] += 1
     return -1
 
 
@@ -205,12 +206,12 @@ def note_taken(I, log, n):
     """The tokens of the firing that is noted next."""
     block = I[WORK0]
     for i in range(n):
-        k = log.count[TAKEN]
-        if k < len(log.taken) and log.count[FIRINGS] < len(log.span):
-            log.taken[k, 0] = log.count[FIRINGS]
+        k = log.counts[TAKEN]
+        if k < len(log.taken) and log.counts[FIRINGS] < len(log.span):
+            log.taken[k, 0] = log.counts[FIRINGS]
             log.taken[k, 1] = at(I, block + i)
             log.taken[k, 2] = at(I, block + I[CAP] + i)
-            log.count[TAKEN] = k + 1
+            log.counts[TAKEN] = k + 1
 
 
 @njit(**EXACT)
@@ -230,9 +231,9 @@ def depart(heap, links, under_way, devices, held, log, d):
         way = route(links, d, to)
         if way < 0:
             return NO_ROUTE
-        number = log.count[MESSAGES]
+        number = log.counts[MESSAGES]
         if number < len(log.sent):
-            log.count[MESSAGES] = number + 1
+            log.counts[MESSAGES] = number + 1
             log.message[number, 0] = devices.word[d, LOGGED]
             log.message[number, 1] = to
             log.message[number, 2] = held.word[m, TOKEN]
@@ -241,7 +242,7 @@ def depart(heap, links, under_way, devices, held, log, d):
             log.sent[number, 2] = held.size_bytes[m]
         else:
             number = -1
-        log.count[CROSSED] += 1
+        log.counts[CROSSED] += 1
         send(heap, links, under_way, now, way, held.size_bytes[m], held.word[m, TOKEN], held.word[m, AMOUNT], number)
         following = held.word[m, NEXT]
         held.word[m, NEXT] = held.free[0]
@@ -288,7 +289,7 @@ def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, cost
         if heap.counts[0] == 0:
             return STALLED
         _, kind, a, _ = pop(heap)
-        log.count[HANDLED] += 1
+        log.counts[HANDLED] += 1
         if kind == FINISHED:
             d = a
             devices.word[d, BUSY] = 0
@@ -312,7 +313,9 @@ def _compiled(function: Any) -> Any:
         return function
     floats, integers, doubles = types.float32[::1], types.int64[::1], types.float64[::1]
     memory = (floats, integers, doubles, floats, integers, floats)
-    state = [typeof(x) for x in (core.events(1), _LINKS, core.flight(1), *tables.samples())]
+    i, f = np.zeros(1, np.int64), np.zeros(1)
+    links = core.Links(f, f, f, i, f, f, i, i, i, i)
+    state = [typeof(x) for x in (core.events(1), links, core.flight(1), *tables.samples())]
     return njit(types.int64(types.FunctionType(FIRE), *memory, *state, integers, types.int64), **ENTRY)(function)
 
 

@@ -178,13 +178,13 @@ class Simulator(Engine):
         link_names = tuple(self.network.links[k].name for k in numbers)
         self.totals = Totals(
             seconds=self._seconds, instances=int(b.I[H.DONE]), devices=names, busy_s=busy, fired=fired, links=link_names,
-            link_busy_s=links.busy_s, link_bytes=links.carried_bytes, link_messages=links.messages, events=int(log.count[tables.HANDLED]),
-            messages=int(log.count[tables.CROSSED]), failures=int(log.count[tables.FAILURES]),
+            link_busy_s=links.busy_s, link_bytes=links.carried_bytes, link_messages=links.messages, events=int(log.counts[tables.HANDLED]),
+            messages=int(log.counts[tables.CROSSED]), failures=int(log.counts[tables.FAILURES]),
         )  # fmt: skip
         self.trace = self._trace(b, log, names, link_names) if len(log.span) else None
 
     def _trace(self, b: Binding, log: tables.Log, names: tuple[str, ...], link_names: tuple[str, ...]) -> Trace:
-        firings, taken, sent = int(log.count[tables.FIRINGS]), int(log.count[tables.TAKEN]), int(log.count[tables.MESSAGES])
+        firings, taken, sent = int(log.counts[tables.FIRINGS]), int(log.counts[tables.TAKEN]), int(log.counts[tables.MESSAGES])
         used, last = np.array(self.used), 2 * len(self.plan.segments)
         queue = log.firing[:firings, 1]
         queue = np.where((queue < 0) & (log.firing[:firings, 3] > 0), last, np.maximum(queue, 0))
@@ -210,7 +210,7 @@ class Simulator(Engine):
             message_slot=((token >> 28) & ((1 << 20) - 1)).astype(np.int32), message_index=token & ((1 << 28) - 1),
             message_bytes=log.sent[:sent, 2],
             admitted_s=log.admitted[:admitted], retired_s=log.retired[:admitted], instance=b.I[b.I[H.ORDER0] : b.I[H.ORDER0] + admitted].copy(),
-            dropped=int(log.count[tables.DROPPED]),
+            dropped=int(log.counts[tables.DROPPED]),
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ NEXT, TO, TOKEN, AMOUNT = 0, 1, 2, 3
 """Columns of `Held.word`."""
 
 FIRINGS, TAKEN, MESSAGES, DROPPED, FAILURES, CROSSED, HANDLED = 0, 1, 2, 3, 4, 5, 6
-"""Entries of `Log.count`: what is in the log, what found no room there; failures, messages between devices, events handled."""
+"""Entries of `Log.counts`: what is in the log, what found no room there; failures, messages between devices, events handled."""
 
 JITTER, FAILURE_RATE, REPAIR, OVERHEAD = 0, 1, 2, 3
 """Entries of `Costs.chance`: relative deviation of a firing's time, failures a busy second, seconds of a repair, seconds of `Links.overhead_s`."""
@@ -81,13 +81,13 @@ class Costs(NamedTuple):
 
 
 class Log(NamedTuple):
-    """count: [7], see above. firing: [room, 4] device, queue, tokens, updates; span: [room, 2] start and end.
+    """counts: [7], see above. firing: [room, 4] device, queue, tokens, updates; span: [room, 2] start and end.
 
     taken: [room, 3] firing, slot, index. message: [room, 3] sending firing, receiving device, token; sent: [room, 3] sent, arrived, bytes.
     admitted, retired: [instances of the pass] by place in the order.
     """
 
-    count: Integers
+    counts: Integers
     firing: Integers
     span: Floats
     taken: Integers
