@@ -1,0 +1,247 @@
+"""`ampc simulate`: train in virtual time on devices that need not exist; sweeps over devices and settings. Parses flags, calls the library, prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampc.cli.compile import compile_model, statistics_from
+from ampc.cli.errors import OUTPUT, note
+from ampc.diagnostics import error, printable
+
+if TYPE_CHECKING:
+    from ampc.manifest import Manifest
+    from ampc.runtime.options import RunOptions, Value
+    from ampc.simulate.study import Hardware
+
+
+class Precision(StrEnum):
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp16 = "fp16"
+
+
+TRACED = 1_000_000
+"""Firings that `--trace` keeps."""
+PATH_EVENTS = 200_000
+"""Firings that are kept without it, for the critical path."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command("simulate", epilog="Example: ampc simulate qm9_ggsnn.ampx --target fpga_1tflops --data data/qm9 --instances 2000")(simulate)
+
+
+def simulate(
+    model: Annotated[str, typer.Argument(metavar="MANIFEST|MODEL", help="A compiled folder or `manifest.json`; or a `.amp` file or bundled model.")],
+    data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.*, or a file.")] = None,
+    target: Annotated[str | None, typer.Option(metavar="NAME|FILE", help="Hardware. Default: what the program was placed on.")] = None,
+    strategy: Annotated[str, typer.Option(metavar="NAME", help="Placement: balanced, round_robin or manual.")] = "balanced",
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the run, or a parameter of a `.amp` model.")] = None,
+    cost_only: Annotated[bool, typer.Option("--cost-only", help="No numerics: times and messages alone, for large networks.")] = False,
+    instances: Annotated[int, typer.Option(metavar="N", min=0, help="Use the first N training instances; 0 is all.")] = 0,
+    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Passes over them.")] = 1,
+    validate: Annotated[bool, typer.Option("--validate", help="Validate after each epoch, with the folder's valid.*.")] = False,
+    mode: Annotated[str | None, typer.Option(metavar="async|sync", help="`sync` drains before every update.")] = None,
+    max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
+    precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number; the numbers themselves stay float32.")] = Precision.fp32,
+    jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
+    failures: Annotated[float, typer.Option(metavar="X", min=0.0, max=1e6, help="Failures of a device a busy second.")] = 0.0,
+    repair: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, max=1e6, help="How long a failed device stands still.")] = 0.0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of weights, order, jitter and failures.")] = 0,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=V,V,...", help="Run once for each value of `devices`, a setting or a model's parameter. Repeatable: every combination."),
+    ] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder; with `--sweep` a .parquet or .jsonl file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder or file.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="With `--sweep`: curves as .svg or .png.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every event of the last training pass here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
+) -> None:
+    """Train in virtual time on the devices of a target, with the numbers of a real run, and say how busy devices and links were."""
+    from ampc.place import load_target, this_machine
+    from ampc.simulate import study
+    from ampc.simulate.simulator import Conditions
+
+    _check(data, sweep, plot, trace, output, force, cost_only, epochs, validate)
+    assert data is not None
+    program = _Source(model, data, sets or [])
+    manifest = program.manifest({})
+    hardware = study.Hardware(
+        load_target(target) if target is not None else manifest.target if program.compiled else this_machine(), strategy,
+        Conditions(precision.value, jitter, failures, repair, seed, TRACED if trace is not None else 0 if sweep or cost_only else PATH_EVENTS),
+    )  # fmt: skip
+    flags = {"epochs": epochs, "mode": mode, "max_active_keys": max_active_keys, "seed": seed}
+    if sweep:
+        axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]
+        program.refuse([name for name, _ in axes])
+        _sweep(axes, program, hardware, flags, instances, cost_only, output, plot, force, as_json)
+        return
+    one = _cost_only if cost_only else _real
+    found, predicted, log = one(manifest, hardware, program.options(manifest, flags), data, instances, validate, output, force)
+    if trace is not None:
+        log.save(trace)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        from ampc.simulate.report import text
+
+        print(text(found, predicted), end="")
+
+
+class _Source:
+    """What is simulated: a compiled program, or a model that can be compiled with other parameters."""
+
+    def __init__(self, model: str, data: Path, sets: list[str]) -> None:
+        from ampc.manifest import is_manifest_path, load
+
+        self.model, self.data = model, data
+        self.compiled = is_manifest_path(model)
+        self._given = load(model) if self.compiled else None
+        names = set() if self._given is not None else set(compile_model(model, stop_after="lower").graph.parameters)  # type: ignore[union-attr]  # lowered
+        self.parameters = [s for s in sets if s.partition("=")[0].strip() in names]
+        self.settings = [s for s in sets if s not in self.parameters]
+        self._made: dict[str, Manifest] = {}
+
+    def manifest(self, changed: Mapping[str, Value]) -> Manifest:
+        """Return the program with other values of its parameters."""
+        if self._given is not None:
+            return self._given
+        own = [s for s in self.parameters if s.partition("=")[0].strip() not in changed] + [f"{k}={v}" for k, v in changed.items()]
+        key = "\n".join(own)
+        if key not in self._made:
+            data = str(self.data) if self.data.is_dir() else None
+            made = compile_model(self.model, sets=own, data=data).manifest
+            assert made is not None
+            self._made[key] = made
+        return self._made[key]
+
+    def refuse(self, names: list[str]) -> None:
+        """Refuse to sweep over parameters of a program that is compiled already."""
+        fixed = [] if self._given is None else [n for n in names if n in self._given.graph.parameters]
+        if fixed:
+            message = f"`{fixed[0]}` is a parameter of the model and was fixed when it was compiled"
+            raise error("AMP902", message, help="give the `.amp` file in place of the manifest", exit_code=2)
+
+    def options(self, manifest: Manifest, flags: Mapping[str, Any]) -> RunOptions:
+        from ampc.runtime.program import Program
+
+        return Program(manifest).options(flags, sets=self.settings)
+
+
+def _check(
+    data: Path | None, sweep: list[str] | None, plot: Path | None, trace: Path | None, output: str | None, force: bool, cost_only: bool, epochs: int,
+    validate: bool,
+) -> None:  # fmt: skip
+    mistakes = [
+        (data is None, "a simulation needs data: its lengths decide what is computed", "add `--data DIR`; `ampc data` makes the bundled data sets"),
+        (plot is not None and not sweep, "`--plot` draws the curves of a sweep", "add `--sweep devices=1,2,4`"),
+        (plot is not None and plot.suffix not in (".svg", ".png"), "`--plot` writes .svg or .png", "for instance `--plot scaling.svg`"),
+        (trace is not None and sweep, "`--trace` keeps the events of one run", "leave `--sweep` out"),
+        (bool(output) and bool(sweep) and Path(str(output)).suffix not in (".parquet", ".jsonl"), "a sweep is written as .parquet or .jsonl",
+         "for instance `-o sweep.parquet`"),
+        (cost_only and validate, "`--cost-only` computes no numbers that could be validated", "leave one of them out"),
+        (cost_only and bool(output) and not sweep, "`--cost-only` makes no weights for a run folder", "`--json > FILE` keeps the figures"),
+        (force and not output, "`--force` overwrites what `-o` names", "add `-o PATH`, or leave it out"),
+        (bool(sweep) and validate, "`--validate` belongs to a single run", "leave it out"),
+    ]  # fmt: skip
+    for wrong, message, remedy in mistakes:
+        if wrong:
+            raise error("AMP719", message, help=remedy, exit_code=2)
+
+
+def _real(
+    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool, output: str | None, force: bool,
+) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
+    from ampc.runtime.program import Program
+    from ampc.runtime.progress import Display
+    from ampc.runtime.run_folder import RunFolder
+    from ampc.simulate import study
+
+    program = Program(manifest)
+    training, validation = program.split_data(data, None, options) if validate else (program.read(data), None)
+    folder = None if output is None else RunFolder(Path(output), force=force)
+    if folder is not None:
+        folder.check()
+    with Display(quiet=OUTPUT.quiet, color=OUTPUT.color != "never") as display:
+        inputs = {"manifest": None, "data": str(data)}
+        done = study.run(manifest, hardware, options, study.first(training, instances), validation, folder=folder, inputs=inputs, on_event=display)
+    found = {**done.report, "target": hardware.target.name, "training": done.summary.training, "validation": done.summary.validation, "wall_s": done.wall_s}
+    if folder is not None:
+        from ampc.manifest import write_atomic
+
+        write_atomic(folder.path / "simulation.json", json.dumps(found, indent=1).encode())
+    return found, done.placement.instances_per_s, done.simulator.trace
+
+
+def _cost_only(
+    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool, output: str | None, force: bool,
+) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
+    raise NotImplementedError
+
+
+def _sweep(
+    axes: list[tuple[str, list[Any]]], program: _Source, hardware: Hardware, flags: Mapping[str, Any], instances: int, cost_only: bool,
+    output: str | None, plot: Path | None, force: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from ampc.simulate import study
+
+    if output is not None and Path(output).exists() and not force:
+        raise error("AMP719", f"`{printable(output)}` exists", help="give another path, or `--force`", exit_code=2)
+    one = _cost_only if cost_only else _real
+    placements: list[Any] = []
+
+    def simulated(manifest: Manifest, on: Hardware, settings: Mapping[str, Any]) -> dict[str, Any]:
+        options = program.options(manifest, {**flags, **settings})
+        found, predicted, _ = one(manifest, on, options, program.data, instances, False, None, False)
+        placements.append(predicted)
+        return {**study.row(found, predicted), **{f"train_{k}": v for k, v in found.get("training", {}).items()}}
+
+    rows = []
+    for row in study.sweep(axes, program.manifest, hardware, simulated):
+        rows.append(row)
+        if not as_json:
+            note(_said(axes, row))
+    names = list(dict.fromkeys(k for r in rows for k in r))
+    if output is not None:
+        import pyarrow as pa
+
+        from ampc.data.write import write_table
+
+        write_table(output, pa.Table.from_pylist([{k: r.get(k) for k in names} for r in rows]))
+    if plot is not None:
+        from ampc.view.curves import draw
+
+        draw(plot, rows, [name for name, _ in axes], title=f"{program.manifest({}).name} on {hardware.target.name}")
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        print(_table(axes, rows), end="")
+
+
+def _said(axes: list[tuple[str, list[Any]]], row: Mapping[str, Any]) -> str:
+    at = ", ".join(f"{name} {row[name]}" for name, _ in axes)
+    return f"{at}: {row['error'] or format(row['instances_per_s'], ',.0f') + ' instances/s'}"
+
+
+def _table(axes: list[tuple[str, list[Any]]], rows: list[dict[str, Any]]) -> str:
+    head = [*(name for name, _ in axes), "instances/s", "to first", "busy", "busiest link", "staleness", "bottleneck"]
+    base = next((r["instances_per_s"] for r in rows if not r["error"]), 0.0)
+    cells = [head]
+    for r in rows:
+        own = [str(r[name]) for name, _ in axes]
+        if r["error"]:
+            cells.append([*own, *[""] * 5, r["error"]])
+            continue
+        cells.append([
+            *own, f"{r['instances_per_s']:,.0f}", f"{r['instances_per_s'] / base:.2f}x" if base else "", f"{100 * r['mean_utilisation']:.0f} %",
+            f"{100 * r['busiest_link']:.0f} %", f"{r['largest_staleness']:.2g}", printable(r["bottleneck"]),
+        ])  # fmt: skip
+    widths = [max(len(c[i]) for c in cells) for i in range(len(head) - 1)]
+    return "".join("  ".join([*(x.rjust(w) for x, w in zip(c, widths)), c[-1]]) + "\n" for c in cells)

@@ -1,0 +1,167 @@
+"""One simulated run, or a sweep over many: which program, on which target, with which data, under which conditions.
+
+Joins the compiler's products, a session and a simulator; what comes out are rows of plain data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ampc.data import Dataset
+from ampc.diagnostics import AmpError, did_you_mean, error, printable
+from ampc.manifest import Manifest
+from ampc.place import Placement, Target, place
+from ampc.place.target import resized
+from ampc.runtime.events import Listener, ignore
+from ampc.runtime.options import SETTINGS, EngineOptions, RunOptions, Value, parse_value
+from ampc.runtime.program import Program
+from ampc.runtime.run_folder import RunFolder
+from ampc.runtime.summary import Summary
+from ampc.simulate.report import report
+from ampc.simulate.simulator import Conditions, Simulator
+
+CONDITIONS = ("jitter", "failures_per_s", "repair_s")
+MAX_POINTS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Hardware:
+    """Where a program is placed and run: the target, the strategy that places it there, what else is simulated."""
+
+    target: Target
+    strategy: str
+    conditions: Conditions
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A simulated run: what the placement promised, what the last training pass did, what the session says."""
+
+    placement: Placement
+    simulator: Simulator
+    summary: Summary
+    report: dict[str, Any]
+    wall_s: float
+
+
+def run(
+    manifest: Manifest, hardware: Hardware, options: RunOptions, training: Dataset, validation: Dataset | None = None, *,
+    folder: RunFolder | None = None, inputs: dict[str, Any] | None = None, on_event: Listener = ignore,
+) -> Outcome:  # fmt: skip
+    """Train in virtual time on `hardware`. Raises AmpError as placement and a run do."""
+    began = time.perf_counter()
+    placement = placed(manifest, hardware)
+    made: list[Simulator] = []
+
+    def make(o: EngineOptions, parameters: Any) -> Simulator:
+        made.append(Simulator(manifest.graph, placement, hardware.target, options=o, parameters=parameters, conditions=hardware.conditions))
+        return made[-1]
+
+    program = Program(manifest, make_engine=make)
+    used = len(set(placement.device_of.values()))
+    session = program.session(dataclasses.replace(options, driver="simulate", workers=used), folder=folder, inputs=inputs, on_event=on_event)
+    summary = session.train(training, validation)
+    simulator = made[-1]
+    assert simulator.totals is not None
+    stale = {layer: h["mean"] for layer, h in summary.staleness.items()}
+    found = report(simulator.totals, simulator.trace, stale)
+    return Outcome(placement, simulator, summary, found, time.perf_counter() - began)
+
+
+def placed(manifest: Manifest, hardware: Hardware) -> Placement:
+    """Return the manifest's own placement where it is on this target by this strategy, else a new one."""
+    if manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy:
+        return manifest.placement
+    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics)
+
+
+# --------------------------------------------------------------------------------------------------- sweeps
+
+
+def parse_axis(text: str, parameters: Sequence[str]) -> tuple[str, list[Value]]:
+    """Return (name, values) of `NAME=V1,V2,...`; raises AmpError AMP902 for another form, an unknown name or a value that is no number.
+
+    parameters: those of the model. A name is `devices`, one of them, a setting of a run, or a condition of the simulation.
+    """
+    name, equals, values = (x.strip() for x in text.partition("="))
+    known = ["devices", *parameters, *SETTINGS, *CONDITIONS]
+    if not equals or not values:
+        raise error("AMP902", f"`--sweep {printable(text)}` expects `NAME=VALUE,VALUE,...`", help="for instance `--sweep devices=1,2,4,8`", exit_code=2)
+    if name not in known:
+        remedy = did_you_mean(name, known) or "names are `devices`, the model's parameters, the settings of a run, " + ", ".join(CONDITIONS)
+        raise error("AMP902", f"`--sweep` knows no `{printable(name)}`", help=remedy, exit_code=2)
+    return name, [parse_value(v) for v in values.split(",") if v.strip()]
+
+
+def points(axes: Sequence[tuple[str, list[Value]]]) -> list[dict[str, Value]]:
+    """Return every combination, the last axis fastest. Raises AMP902 for a name that stands twice, or more than 4096 points."""
+    names = [name for name, _ in axes]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise error("AMP902", f"`--sweep` gives `{twice}` twice", help="give all its values at once", exit_code=2)
+    count = int(np.prod([len(values) for _, values in axes]))
+    if count > MAX_POINTS:
+        raise error("AMP902", f"the sweep has {count} points, more than {MAX_POINTS}", help="leave values out", exit_code=2)
+    return [dict(zip(names, values)) for values in itertools.product(*(values for _, values in axes))]
+
+
+def sweep(
+    axes: Sequence[tuple[str, list[Value]]], compile_with: Callable[[Mapping[str, Value]], Manifest], hardware: Hardware,
+    simulate: Callable[[Manifest, Hardware, Mapping[str, Value]], dict[str, Any]],
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield one row a point: the point's own values, then what `simulate` returns for it.
+
+    compile_with: gives the program with other values of its parameters. simulate: gets a manifest, the hardware, and settings of the run. What does
+    not fit or cannot be placed gives a row with `error` set; all other mistakes are raised.
+    """
+    parameters = set(compile_with({}).graph.parameters)
+    for point in points(axes):
+        changed = {k: v for k, v in point.items() if k in parameters}
+        settings = {k: v for k, v in point.items() if k not in parameters and k in SETTINGS}
+        try:
+            yield {**point, **simulate(compile_with(changed), adapted(hardware, point), settings), "error": ""}
+        except AmpError as e:
+            if not any(d.code in ("AMP504", "AMP513", "AMP550") for d in e.diagnostics):
+                raise
+            yield {**point, "error": e.diagnostics[0].message}
+
+
+def adapted(hardware: Hardware, point: Mapping[str, Value]) -> Hardware:
+    """Return hardware with another number of devices and other conditions, as a point says."""
+    target = hardware.target
+    if "devices" in point:
+        target = resized(target, _whole("devices", point["devices"]))
+    changed = {k: float(v) for k, v in point.items() if k in CONDITIONS and not isinstance(v, str)}
+    return dataclasses.replace(hardware, target=target, conditions=dataclasses.replace(hardware.conditions, **changed))
+
+
+def _whole(name: str, value: Value) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise error("AMP902", f"`--sweep {name}=` expects whole numbers, got `{printable(str(value))}`", exit_code=2)
+    return value
+
+
+def row(found: Mapping[str, Any], predicted: float) -> dict[str, Any]:
+    """Return the figures of a report that a sweep compares; `predicted`: what the placement allows."""
+    busiest = max((x["utilisation"] for x in found["links"]), default=0.0)
+    stale = [x for x in found.get("staleness", {}).values() if x is not None]
+    return {
+        "instances_per_s": found["instances_per_s"], "predicted_instances_per_s": predicted, "bottleneck": found["bottleneck"],
+        "mean_utilisation": found["mean_utilisation"], "busiest_device": max((d["utilisation"] for d in found["devices"]), default=0.0),
+        "busiest_link": busiest, "largest_staleness": max(stale, default=0.0), "virtual_s": found["seconds"],
+    }  # fmt: skip
+
+
+def first(data: Dataset, instances: int) -> Dataset:
+    """Return the first so many instances (0: all)."""
+    return data if not 0 < instances < data.n else data.select(np.arange(instances))
+
+
+__all__ = ["Hardware", "Outcome", "adapted", "first", "parse_axis", "placed", "points", "row", "run", "sweep"]
