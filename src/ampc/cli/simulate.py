@@ -1,4 +1,7 @@
-"""`ampc simulate`: train in virtual time on devices that need not exist; sweeps over devices and settings. Parses flags, calls the library, prints."""
+"""`ampc simulate`: train in virtual time on devices that need not exist; sweeps over devices and settings.
+
+Parses flags, calls the library, prints; nothing else.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampc.cli.compile import compile_model, statistics_from
+from ampc.cli.compile import compile_model
 from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import error, printable
 
@@ -42,23 +45,27 @@ def simulate(
     data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.*, or a file.")] = None,
     target: Annotated[str | None, typer.Option(metavar="NAME|FILE", help="Hardware. Default: what the program was placed on.")] = None,
     strategy: Annotated[str, typer.Option(metavar="NAME", help="Placement: balanced, round_robin or manual.")] = "balanced",
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the run, or a parameter of a `.amp` model.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the run, or a parameter of a `.amp` model. Repeatable.")
+    ] = None,
     cost_only: Annotated[bool, typer.Option("--cost-only", help="No numerics: times and messages alone, for large networks.")] = False,
     instances: Annotated[int, typer.Option(metavar="N", min=0, help="Use the first N training instances; 0 is all.")] = 0,
     epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Passes over them.")] = 1,
     validate: Annotated[bool, typer.Option("--validate", help="Validate after each epoch, with the folder's valid.*.")] = False,
     mode: Annotated[str | None, typer.Option(metavar="async|sync", help="`sync` drains before every update.")] = None,
     max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
-    precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number; the numbers themselves stay float32.")] = Precision.fp32,
+    precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number sent.")] = Precision.fp32,
     jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
     failures: Annotated[float, typer.Option(metavar="X", min=0.0, max=1e6, help="Failures of a device a busy second.")] = 0.0,
     repair: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, max=1e6, help="How long a failed device stands still.")] = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of weights, order, jitter and failures.")] = 0,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=V,V,...", help="Run once for each value of `devices`, a setting or a model's parameter. Repeatable: every combination."),
+        typer.Option(metavar="NAME=V,V,...", help="Run once for each value of `devices`, a setting or a parameter. Repeatable: every combination."),
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder; with `--sweep` a .parquet or .jsonl file.")] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="PATH", help="Run folder; with `--sweep` a .parquet or .jsonl file.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder or file.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="With `--sweep`: curves as .svg or .png.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every event of the last training pass here.")] = None,
@@ -77,14 +84,14 @@ def simulate(
         load_target(target) if target is not None else manifest.target if program.compiled else this_machine(), strategy,
         Conditions(precision.value, jitter, failures, repair, seed, TRACED if trace is not None else 0 if sweep or cost_only else PATH_EVENTS),
     )  # fmt: skip
-    flags = {"epochs": epochs, "mode": mode, "max_active_keys": max_active_keys, "seed": seed}
+    flags = {"epochs": epochs, "mode": mode, "max_active_keys": max_active_keys, "seed": seed, **({} if validate else {"until": "", "watch": ""})}
     if sweep:
         axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]
         program.refuse([name for name, _ in axes])
         _sweep(axes, program, hardware, flags, instances, cost_only, output, plot, force, as_json)
         return
     one = _cost_only if cost_only else _real
-    found, predicted, log = one(manifest, hardware, program.options(manifest, flags), data, instances, validate, output, force)
+    found, predicted, log = one(manifest, hardware, program.options(manifest, flags), data, instances, validate, output, force, told=True)
     if trace is not None:
         log.save(trace)
     if as_json:
@@ -157,8 +164,10 @@ def _check(
 
 
 def _real(
-    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool, output: str | None, force: bool,
+    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool = False, output: str | None = None,
+    force: bool = False, told: bool = False,
 ) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
+    from ampc.runtime.events import ignore
     from ampc.runtime.program import Program
     from ampc.runtime.progress import Display
     from ampc.runtime.run_folder import RunFolder
@@ -169,10 +178,13 @@ def _real(
     folder = None if output is None else RunFolder(Path(output), force=force)
     if folder is not None:
         folder.check()
-    with Display(quiet=OUTPUT.quiet, color=OUTPUT.color != "never") as display:
-        inputs = {"manifest": None, "data": str(data)}
-        done = study.run(manifest, hardware, options, study.first(training, instances), validation, folder=folder, inputs=inputs, on_event=display)
-    found = {**done.report, "target": hardware.target.name, "training": done.summary.training, "validation": done.summary.validation, "wall_s": done.wall_s}
+    inputs = {"manifest": None, "data": str(data)}
+    training = study.first(training, instances)
+    with Display(quiet=OUTPUT.quiet or not told, color=OUTPUT.color != "never") as display:
+        listen = display if told else ignore
+        done = study.run(manifest, hardware, options, training, validation, folder=folder, inputs=inputs, on_event=listen)
+    said = {"training": done.summary.training, "validation": done.summary.validation}
+    found = {**done.report, "target": hardware.target.name, **said, "wall_s": done.wall_s}
     if folder is not None:
         from ampc.manifest import write_atomic
 
@@ -181,7 +193,8 @@ def _real(
 
 
 def _cost_only(
-    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool, output: str | None, force: bool,
+    manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool = False, output: str | None = None,
+    force: bool = False, told: bool = False,
 ) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
     raise NotImplementedError
 
@@ -199,7 +212,7 @@ def _sweep(
 
     def simulated(manifest: Manifest, on: Hardware, settings: Mapping[str, Any]) -> dict[str, Any]:
         options = program.options(manifest, {**flags, **settings})
-        found, predicted, _ = one(manifest, on, options, program.data, instances, False, None, False)
+        found, predicted, _ = one(manifest, on, options, program.data, instances)
         placements.append(predicted)
         return {**study.row(found, predicted), **{f"train_{k}": v for k, v in found.get("training", {}).items()}}
 

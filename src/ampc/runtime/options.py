@@ -96,7 +96,9 @@ class RunOptions:
     group: int = _f(1, "int", "instances admitted and fired together", low=1, high=65536)
     group_by_length: bool = _f(False, "bool", "put instances of equal length into one group")
     mode: Literal["async", "sync"] = _f("async", "str", "`sync` drains before every update", choices=("async", "sync"))
-    driver: Literal["threads", "step"] = _f("threads", "str", "`step` is one thread, repeatable bit for bit", choices=("threads", "step"))
+    driver: Literal["threads", "step", "simulate"] = _f(
+        "threads", "str", "`step` is one thread, repeatable bit for bit", choices=("threads", "step")  # `simulate` is for `ampc simulate` alone
+    )
     seed: int = _f(0, "int", "seeds initial weights, order and dropout", low=0, high=2**63 - 1)
     shuffle: bool = _f(True, "bool", "draw a new order for each epoch, from the seed and the epoch alone")
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = _f(

@@ -17,14 +17,14 @@ from ampc.codegen.layout import H, L
 from ampc.runtime import optimizer, tokens
 from ampc.runtime.native import ENTRY, FIRE, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
 from ampc.runtime.tokens import (
-    CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, arrive,
+    CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, arrive,
 )  # fmt: skip
-from ampc.runtime.worker import ADMITTED, ENOUGH, FIRST, FULL, LAYER0, ROWS, STOP, admit, order, retire, take
+from ampc.runtime.worker import ADMITTED, ENOUGH, FIRST, FULL, GROUP, LAYER0, ROWS, STOP, admit, order, retire, take
 from ampc.simulate import core, tables
 from ampc.simulate.core import EXACT, arrived, jitter, pop, push, release, route, send, uniform
 from ampc.simulate.tables import (
-    AMOUNT, BACKWARD, BUSY, CROSSED, DROPPED, END, FAILURE_RATE, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, JITTER, LEAVING, LOGGED, MESSAGES, NEXT, ORDERED, OVERHEAD,
-    OWED, REPAIR, STOPPED, TAKEN, TO, TOKEN, UPDATE,
+    AMOUNT, BACKWARD, BUSY, CROSSED, DROPPED, END, FAILURE_RATE, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, JITTER, LEAVING, LOGGED, MESSAGES, NEXT,
+    ORDERED, OVERHEAD, OWED, REPAIR, STOPPED, TAKEN, TO, TOKEN, UPDATE,
 )  # fmt: skip
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -221,8 +221,11 @@ def note_retired(I, log, n, time):
 
 
 @njit(**EXACT)
-def depart(heap, links, under_way, devices, held, log, d):
-    """Device d has finished: what it sent goes onto the links. Return 0, or NO_ROUTE."""
+def depart(heap, links, under_way, devices, held, log, grouped, d):
+    """Device d has finished: what it sent goes onto the links, message by message; of instances in groups as one for each device.
+
+    Return 0, or NO_ROUTE.
+    """
     now = heap.now[0]
     m = devices.word[d, LEAVING]
     devices.word[d, LEAVING] = -1
@@ -232,48 +235,61 @@ def depart(heap, links, under_way, devices, held, log, d):
         if way < 0:
             return NO_ROUTE
         number = log.counts[MESSAGES]
-        if number < len(log.sent):
-            log.counts[MESSAGES] = number + 1
-            log.message[number, 0] = devices.word[d, LOGGED]
-            log.message[number, 1] = to
-            log.message[number, 2] = held.word[m, TOKEN]
-            log.sent[number, 0] = now
-            log.sent[number, 1] = -1.0
-            log.sent[number, 2] = held.size_bytes[m]
-        else:
-            number = -1
-        log.counts[CROSSED] += 1
-        send(heap, links, under_way, now, way, held.size_bytes[m], held.word[m, TOKEN], held.word[m, AMOUNT], number)
-        following = held.word[m, NEXT]
-        held.word[m, NEXT] = held.free[0]
-        held.free[0] = m
-        m = following
+        size = 0.0
+        first = m
+        last = m
+        while True:
+            size += held.size_bytes[m]
+            note_sent(log, devices.word[d, LOGGED], to, held.word[m, TOKEN], now, held.size_bytes[m])
+            log.counts[CROSSED] += 1
+            last = m
+            m = held.word[m, NEXT]
+            if grouped == 0 or m < 0 or held.word[m, TO] != to:
+                break
+        held.word[last, NEXT] = -1
+        send(heap, links, under_way, now, way, size, first, number, 0)
     return 0
 
 
 @njit(**EXACT)
-def deliver(I, heap, under_way, devices, held, costs, log, m):
-    """Hand a message that has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
-    d = under_way.receiver[m]
-    token = under_way.a[m]
-    amount = under_way.b[m]
-    number = under_way.c[m]
-    if number >= 0:
-        log.sent[number, 1] = heap.now[0]
-    if under_way.sent_s[m] != devices.seconds[d, HEARD]:
-        devices.seconds[d, HEARD] = under_way.sent_s[m]
+def note_sent(log, sender, to, token, time, size):
+    """Put a message into the log. As many are logged as there is room for, in the order in which they are sent."""
+    number = log.counts[MESSAGES]
+    log.counts[MESSAGES] = number + 1
+    if number < len(log.sent):
+        log.message[number, 0] = sender
+        log.message[number, 1] = to
+        log.message[number, 2] = token
+        log.sent[number, 0] = time
+        log.sent[number, 1] = -1.0
+        log.sent[number, 2] = size
+
+
+@njit(**EXACT)
+def deliver(I, heap, under_way, devices, held, costs, log, p):
+    """Hand what has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
+    d = under_way.receiver[p]
+    m = under_way.a[p]
+    number = under_way.b[p]
+    if under_way.sent_s[p] != devices.seconds[d, HEARD]:
+        devices.seconds[d, HEARD] = under_way.sent_s[p]
         devices.seconds[d, OWED] += costs.chance[OVERHEAD]
-    release(under_way, m)
-    q = token >> QUEUE_SHIFT
-    if q < 2 * I[SEGMENTS]:
-        arrive(I, d, q, (token >> INDEX_BITS) & SLOT_MASK, token & INDEX_MASK, amount)
-        return d
-    k = held.free[0]
-    held.free[0] = held.word[k, NEXT]
-    held.word[k, TOKEN] = token
-    held.word[k, AMOUNT] = amount
-    held.word[k, NEXT] = devices.word[d, ORDERED]
-    devices.word[d, ORDERED] = k
+    release(under_way, p)
+    while m >= 0:
+        if number < len(log.sent):
+            log.sent[number, 1] = heap.now[0]
+        number += 1
+        following = held.word[m, NEXT]
+        token = held.word[m, TOKEN]
+        q = token >> QUEUE_SHIFT
+        if q < 2 * I[SEGMENTS]:
+            arrive(I, d, q, (token >> INDEX_BITS) & SLOT_MASK, token & INDEX_MASK, held.word[m, AMOUNT])
+            held.word[m, NEXT] = held.free[0]
+            held.free[0] = m
+        else:
+            held.word[m, NEXT] = devices.word[d, ORDERED]
+            devices.word[d, ORDERED] = m
+        m = following
     return d
 
 
@@ -293,7 +309,7 @@ def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, cost
         if kind == FINISHED:
             d = a
             devices.word[d, BUSY] = 0
-            if depart(heap, links, under_way, devices, held, log, d) != 0:
+            if depart(heap, links, under_way, devices, held, log, I[GROUP] > 1, d) != 0:
                 return NO_ROUTE
         else:
             if not arrived(heap, links, under_way, heap.now[0], a):
@@ -324,7 +340,8 @@ def run(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, 
     """Handle up to `limit` events of a pass; return 0, or what is wrong. The pass is over when the engine's STOP is set."""
     control = flush_denormals()
     wrong = handle(
-        fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), heap, links, under_way, devices, held, costs, log, chance, limit
+        fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), heap, links, under_way, devices, held, costs, log, chance,
+        limit,
     )
     restore_denormals(control)
     return wrong

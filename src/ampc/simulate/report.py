@@ -12,6 +12,7 @@ from ampc.runtime.trace import Trace
 from ampc.simulate.critical import critical_path
 from ampc.simulate.totals import Totals
 
+PARTS = ("forward", "backward", "update")
 SHOWN = 16
 """Devices, links and queues that the text lists; the data has all."""
 
@@ -27,8 +28,10 @@ def report(totals: Totals, trace: Trace | None = None, staleness: Mapping[str, f
         for k, name in enumerate(totals.devices)
     ]  # fmt: skip
     links = [
-        {"name": name, "utilisation": _r(crossed[k]), "bytes": _r(totals.link_bytes[k]), "bits_per_s": _r(8 * totals.link_bytes[k] / max(totals.seconds, 1e-30)),
-         "messages": int(totals.link_messages[k])}
+        {
+            "name": name, "utilisation": _r(crossed[k]), "bytes": _r(totals.link_bytes[k]),
+            "bits_per_s": _r(8 * totals.link_bytes[k] / max(totals.seconds, 1e-30)), "messages": int(totals.link_messages[k]),
+        }
         for k, name in enumerate(totals.links)
     ]  # fmt: skip
     out: dict[str, Any] = {
@@ -71,6 +74,7 @@ def _queues(trace: Trace) -> list[dict[str, Any]]:
 
 def text(found: Mapping[str, Any], predicted: float = 0.0) -> str:
     """Return a report as lines for people; `predicted`: what the placement promised."""
+    seconds = found["seconds"] or 1.0
     beside = f" (the placement's bound: {predicted:,.0f})" if predicted else ""
     lines = [
         f"{found['instances_per_s']:,.0f} instances/s{beside}: {found['instances']:,} instances in {found['seconds']:.6g} virtual seconds, "
@@ -82,7 +86,7 @@ def text(found: Mapping[str, Any], predicted: float = 0.0) -> str:
     lines += _table(
         ("device", "busy", "forward", "backward", "update", "firings"),
         [
-            (d["name"], _percent(d["utilisation"]), *(_percent(d[k] / (found["seconds"] or 1.0)) for k in ("forward_s", "backward_s", "update_s")), f"{d['firings']:,}")
+            (d["name"], _percent(d["utilisation"]), *(_percent(d[f"{k}_s"] / seconds) for k in PARTS), f"{d['firings']:,}")
             for d in _most(found["devices"])
         ],
         len(found["devices"]),

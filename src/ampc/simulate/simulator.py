@@ -66,9 +66,10 @@ class Simulator(Engine):
         super().__init__(graph, compact, options=options, parameters=parameters)
         self.network = Network(target)
         self.totals: Totals | None = None
-        """Of the last pass."""
+        """Of the last pass that trained, or of the last one."""
         self.trace: Trace | None = None
-        """Of the last pass, if events are kept."""
+        """Of the same pass, if events are kept."""
+        self._trained = False
         self._passes = 0
         self._seconds = 0.0
 
@@ -152,7 +153,7 @@ class Simulator(Engine):
         word[:, tables.BUSY] = 0
         one = np.array([int(self._device(k).messages_per_firing == 1) for k in range(n)], np.int64)
         for s in self.plan.segments:
-            b.limit(s.id, self._device(self._owner_of[s.id]).messages_per_firing)
+            b.limit(s.id, self._device(self._owner_of[s.id]).messages_per_firing * self.options.group)
         seconds = np.zeros((n, 7))
         seconds[:, tables.HEARD] = -1.0
         return tables.Devices(word, seconds, np.zeros(n, np.int64), *_flat(queues), *_flat(layers), one)
@@ -170,6 +171,10 @@ class Simulator(Engine):
     # ------------------------------------------------------------------------------------------------- results
 
     def _record(self, b: Binding, devices: tables.Devices, links: core.Links, numbers: tuple[int, ...], log: tables.Log) -> None:
+        trains = bool(b.I[H.TRAIN])
+        if self._trained and not trains:
+            return
+        self._trained = trains
         names = tuple(d.name for d in self.target.devices)
         busy = np.zeros((len(names), 4))
         busy[self.used] = devices.seconds[:, : tables.STOPPED + 1]
@@ -184,7 +189,7 @@ class Simulator(Engine):
         self.trace = self._trace(b, log, names, link_names) if len(log.span) else None
 
     def _trace(self, b: Binding, log: tables.Log, names: tuple[str, ...], link_names: tuple[str, ...]) -> Trace:
-        firings, taken, sent = int(log.counts[tables.FIRINGS]), int(log.counts[tables.TAKEN]), int(log.counts[tables.MESSAGES])
+        firings, taken, sent = int(log.counts[tables.FIRINGS]), int(log.counts[tables.TAKEN]), min(int(log.counts[tables.MESSAGES]), len(log.sent))
         used, last = np.array(self.used), 2 * len(self.plan.segments)
         queue = log.firing[:firings, 1]
         queue = np.where((queue < 0) & (log.firing[:firings, 3] > 0), last, np.maximum(queue, 0))
@@ -210,7 +215,7 @@ class Simulator(Engine):
             message_slot=((token >> 28) & ((1 << 20) - 1)).astype(np.int32), message_index=token & ((1 << 28) - 1),
             message_bytes=log.sent[:sent, 2],
             admitted_s=log.admitted[:admitted], retired_s=log.retired[:admitted], instance=b.I[b.I[H.ORDER0] : b.I[H.ORDER0] + admitted].copy(),
-            dropped=int(log.counts[tables.DROPPED]),
+            dropped=int(log.counts[tables.DROPPED] + log.counts[tables.MESSAGES]) - sent,
         )  # fmt: skip
 
 

@@ -9,7 +9,6 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,8 @@ def parse_axis(text: str, parameters: Sequence[str]) -> tuple[str, list[Value]]:
     name, equals, values = (x.strip() for x in text.partition("="))
     known = ["devices", *parameters, *SETTINGS, *CONDITIONS]
     if not equals or not values:
-        raise error("AMP902", f"`--sweep {printable(text)}` expects `NAME=VALUE,VALUE,...`", help="for instance `--sweep devices=1,2,4,8`", exit_code=2)
+        remedy = "for instance `--sweep devices=1,2,4,8`"
+        raise error("AMP902", f"`--sweep {printable(text)}` expects `NAME=VALUE,VALUE,...`", help=remedy, exit_code=2)
     if name not in known:
         remedy = did_you_mean(name, known) or "names are `devices`, the model's parameters, the settings of a run, " + ", ".join(CONDITIONS)
         raise error("AMP902", f"`--sweep` knows no `{printable(name)}`", help=remedy, exit_code=2)
@@ -138,7 +138,7 @@ def adapted(hardware: Hardware, point: Mapping[str, Value]) -> Hardware:
     target = hardware.target
     if "devices" in point:
         target = resized(target, _whole("devices", point["devices"]))
-    changed = {k: float(v) for k, v in point.items() if k in CONDITIONS and not isinstance(v, str)}
+    changed: dict[str, Any] = {k: float(v) for k, v in point.items() if k in CONDITIONS}
     return dataclasses.replace(hardware, target=target, conditions=dataclasses.replace(hardware.conditions, **changed))
 
 

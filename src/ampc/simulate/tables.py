@@ -30,8 +30,9 @@ JITTER, FAILURE_RATE, REPAIR, OVERHEAD = 0, 1, 2, 3
 
 
 class Devices(NamedTuple):
-    """word, seconds: [devices, columns above]. fired: [devices] firings. first: [devices + 1] into queue, the queues of each device, and `layer_first` into layer.
+    """word, seconds: [devices, columns above]. fired: [devices] firings.
 
+    first: [devices + 1] into queue, the queues of each device; `layer_first` into layer, the layers that it owns.
     one: [devices] 1 where a firing takes one message, and then backward before forward as the paper has it.
     """
 

@@ -48,7 +48,7 @@ def draw(path: Path, rows: Sequence[Mapping[str, Any]], axes: Sequence[str], tit
                 panel.plot([r[x] for r in mine], [r["busiest_link"] for r in mine], color=colour, linewidth=1, linestyle="--", alpha=0.8)
         _axes(panel, x, logarithmic, [r[x] for r in good])
         panel.set_ylabel(label)
-        panel.set_title(f"{label if not note else note}", fontsize=10) if note else None
+        panel.set_title(note, fontsize=10)
         if name == "instances_per_s":
             panel.set_ylim(bottom=0) if not logarithmic else panel.set_yscale("log")
         elif name == "mean_utilisation":
