@@ -155,7 +155,7 @@ class Trace:
         ends = self.retired_s[np.isfinite(self.retired_s)]
         times = np.concatenate([self.admitted_s, ends])
         steps = np.concatenate([np.ones(len(self.admitted_s), np.int64), -np.ones(len(ends), np.int64)])
-        order = np.argsort(times, kind="stable")
+        order = np.lexsort((steps, times))  # at the same time, who retires makes room first
         return times[order], np.cumsum(steps[order])
 
     def activity(self) -> dict[str, Floats]:

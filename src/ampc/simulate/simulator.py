@@ -49,12 +49,15 @@ class Conditions:
     events: int = 0
 
 
+EXACT = Conditions()
+
+
 class Simulator(Engine):
     """Runs one graph as placed on the devices of `target`, in virtual time. `options.workers` and `options.driver` are not looked at."""
 
     def __init__(
         self, graph: Graph, placement: Placement, target: Target, *, options: EngineOptions, parameters: dict[str, Array] | None = None,
-        conditions: Conditions = Conditions(),
+        conditions: Conditions = EXACT,
     ) -> None:  # fmt: skip
         target.require(conditions.precision)
         self.target, self.conditions = target, conditions
