@@ -109,8 +109,9 @@ def events(capacity: int) -> Events:
 def flight(capacity: int) -> Flight:
     """Return a table for `capacity` messages under way: as many as the heap has room for, since each message is an event there."""
     n = max(16, capacity)
-    words = [np.zeros(n, np.int64) for _ in range(6)]
-    return Flight(*words, np.zeros(n), np.zeros(n), np.arange(n, dtype=np.int64)[::-1].copy(), np.array([n], np.int64))
+    next_hop, end, receiver, a, b, c = (np.zeros(n, np.int64) for _ in range(6))
+    idle = np.arange(n, dtype=np.int64)[::-1].copy()
+    return Flight(next_hop, end, receiver, a, b, c, np.zeros(n), np.zeros(n), idle, np.array([n], np.int64))
 
 
 def grown(heap: Events, under_way: Flight) -> tuple[Events, Flight]:

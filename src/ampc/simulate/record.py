@@ -112,7 +112,7 @@ class _Recorder:
                 tokens[sender, receiver, reader, state] = [size, back]
             else:
                 loose.append((sender, receiver, size, back))
-        first = {}
+        first: dict[tuple[int, int], tuple[int, int, tuple[int, int], State]] = {}
         for key in tokens:
             first.setdefault(key[:2], key)
         for sender, receiver, size, back in loose:  # what comes along with a token from the same firing
@@ -138,14 +138,13 @@ class _Recorder:
             for ref in node.inputs:
                 kind = self.graph.type_of(ref)
                 if kind.rows and not isinstance(node, Group):
-                    out[node.id, kind.rows] = self.n_rows[is_direct(self.graph, ref), state] if kind.rows == "*" else self._length(kind.rows, node, state)
+                    grouped = kind.rows == "*"
+                    found = self.n_rows[is_direct(self.graph, ref), state] if grouped else self.run.view.rows(kind.rows, node.region, state)
+                    out[node.id, kind.rows] = found
             for port, kind in enumerate(node.outputs):
                 if kind.rows:
                     out[node.id, kind.rows] = self.n_rows[(node.id, port), state]
         return out
-
-    def _length(self, axis: str, node: AnyNode, state: State) -> int:
-        return self.run.view.rows(axis, node.region, state)
 
     def _kept(self, segment: int, state: State) -> int:
         nodes = self.plan.segments[segment].nodes

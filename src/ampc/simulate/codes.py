@@ -1,0 +1,25 @@
+"""The long forms of AMP55x: simulation in virtual time."""
+
+from ampc.explanation import Explanation
+
+CODES: dict[str, Explanation] = {
+    "AMP550": Explanation(
+        "there is no instance to simulate",
+        "A simulation without numerics goes through what instances do, so it needs at least one.",
+    ),
+    "AMP551": Explanation(
+        "a setting of a simulation makes no sense",
+        "Instances in flight and in a batch are counted from 1; jitter, failures and repairs are not negative, and within what virtual time can hold.",
+        "max_active_keys = 0",
+        "max_active_keys = 32",
+    ),
+    "AMP552": Explanation(
+        "what is in flight does not fit a device",
+        "A device holds its layers (weights, gradients, the optimiser's state) and, of each instance in flight, the results that its nodes keep from "
+        "forward to backward, their gradients, and what other devices sent. A simulation refuses more instances than the smallest device can hold.",
+    ),
+    "AMP553": Explanation(
+        "the simulation does not fit this machine",
+        "For each instance in flight the simulation keeps some words for every firing of the longest instance. Fewer in flight need less.",
+    ),
+}
