@@ -35,7 +35,7 @@ def admit(t, s, log, now):
             s.number[ACKS] = 0
             for layer in range(s.number[LAYERS]):
                 if t.layer_device[layer] == s.number[SOURCE]:
-                    update(t, s, layer, 0)
+                    obey(t, s, layer)
                     s.number[ACKS] += 1
                 else:
                     s.number[LEAVING] = 1
@@ -109,6 +109,13 @@ def update(t, s, layer, parity):
     s.gathered[2 * layer + parity] = 0.0
     s.number[UPDATED] += 1
     s.amount[UPDATING] += t.update[layer]
+
+
+@njit(**EXACT)
+def obey(t, s, layer):
+    """A layer is told to update itself; one that no instance reached doesn't."""
+    if s.gathered[2 * layer] > 0.0:
+        update(t, s, layer, 0)
 
 
 @njit(**EXACT)

@@ -12,7 +12,7 @@ from numba import njit
 from ampc.runtime.native import pointer
 from ampc.runtime.settings import ENTRY
 from ampc.simulate.core import EXACT, arrived, jitter, pointed, pop, push, release, room, route, send, uniform
-from ampc.simulate.cost_layers import admit, note_versions, retire, settle, until_update, update
+from ampc.simulate.cost_layers import admit, note_versions, obey, retire, settle, until_update
 from ampc.simulate.cost_queues import choose, dequeue, queue_token
 from ampc.simulate.cost_tables import (
     ACKS, ANSWER, BACKWARD_TOKEN, DONE, FAILURE_RATE, FINISHED, FORWARD_TOKEN, GROW, IN_BATCH, JITTER, LAYERS, LEAVING, MODE, NO_ROUTE, ORDER,
@@ -35,19 +35,21 @@ def begin(t, s, heap, log, chance, d):
     layer = s.ordered[d]
     s.ordered[d] = -1
     while layer >= 0:
-        update(t, s, layer, 0)
+        obey(t, s, layer)
         s.acks[d] += 1
         layer = s.next_order[layer]
-    did = s.number[UPDATED]
+    did = s.acks[d]
     if d == s.number[SOURCE]:
         did += admit(t, s, log, now)
     q = choose(t, s, d)
     if q < 0 and did == 0:
         return
-    n = 0
-    messages = s.acks[d] + (s.number[LAYERS] if d == s.number[SOURCE] else 0)
     work = s.seconds[7 * d + OWED]
     s.seconds[7 * d + OWED] = 0.0
+    if s.amount[OVERHEAD] > 0.0:
+        work += order_bursts(t, s, d) * s.amount[OVERHEAD]
+    n = 0
+    messages = s.acks[d] + (s.number[LAYERS] if d == s.number[SOURCE] else 0)
     if q >= 0:
         segment = q >> 1
         n = min(s.waiting[q], t.take[segment])
@@ -82,13 +84,26 @@ def begin(t, s, heap, log, chance, d):
     if s.amount[FAILURE_RATE] > 0.0 and uniform(chance) > math.exp(-s.amount[FAILURE_RATE] * (work + updating)):
         end += s.amount[REPAIR]
         s.seconds[7 * d + STOPPED] += s.amount[REPAIR]
-        log.count[FAILURES] += 1
+        log.counts[FAILURES] += 1
     s.seconds[7 * d + END] = end
     s.running[d] = q
     s.tokens[d] = n
     s.sending[d] = messages
     s.logged[d] = note_firing(s, log, d, q, n, s.number[UPDATED], now, end)
     push(heap, end, FINISHED, d, 0)
+
+
+@njit(**EXACT)
+def order_bursts(t, s, d):
+    """How often the orders that leave device d, and its answers to orders, go to another device than before."""
+    found = 1 if s.acks[d] > 0 else 0
+    if d == s.number[SOURCE] and s.number[LEAVING] == 1:
+        last = d
+        for layer in range(s.number[LAYERS]):
+            to = t.layer_device[layer]
+            found += to != d and to != last
+            last = last if to == d else to
+    return found
 
 
 @njit(**EXACT)
@@ -172,9 +187,9 @@ def dispatch(s, heap, links, under_way, log, now, d, to, a, what, size, token):
     way = route(links, d, to)
     if way < 0:
         return 1
-    number = log.count[MESSAGES]
+    number = log.counts[MESSAGES]
     if number < 4 * s.number[ROOM] and token >= 0:
-        log.count[MESSAGES] = number + 1
+        log.counts[MESSAGES] = number + 1
         log.message[3 * number] = s.logged[d]
         log.message[3 * number + 1] = to
         log.message[3 * number + 2] = token
@@ -183,7 +198,7 @@ def dispatch(s, heap, links, under_way, log, now, d, to, a, what, size, token):
         log.sent[3 * number + 2] = size
     else:
         number = -1
-    log.count[CROSSED] += 1
+    log.counts[CROSSED] += 1
     send(heap, links, under_way, now, way, size, a, what, number)
     return 0
 
@@ -229,18 +244,18 @@ def deliver(t, s, heap, under_way, log, m):
 @njit(**EXACT)
 def note_token(t, s, log, slot, k):
     """A token of the firing that is noted next."""
-    i = log.count[TAKEN]
-    if i < 4 * s.number[ROOM] and log.count[FIRINGS] < s.number[ROOM]:
-        log.taken[3 * i] = log.count[FIRINGS]
+    i = log.counts[TAKEN]
+    if i < 4 * s.number[ROOM] and log.counts[FIRINGS] < s.number[ROOM]:
+        log.taken[3 * i] = log.counts[FIRINGS]
         log.taken[3 * i + 1] = slot
         log.taken[3 * i + 2] = t.ordinal[k]
-        log.count[TAKEN] = i + 1
+        log.counts[TAKEN] = i + 1
 
 
 @njit(**EXACT)
 def note_firing(s, log, d, q, n, updates, start, end):
     """Put a firing into the log; return its number there, or -1."""
-    k = log.count[FIRINGS]
+    k = log.counts[FIRINGS]
     if k < s.number[ROOM]:
         log.firing[4 * k] = d
         log.firing[4 * k + 1] = q
@@ -248,10 +263,10 @@ def note_firing(s, log, d, q, n, updates, start, end):
         log.firing[4 * k + 3] = updates
         log.span[2 * k] = start
         log.span[2 * k + 1] = end
-        log.count[FIRINGS] = k + 1
+        log.counts[FIRINGS] = k + 1
         return k
     if s.number[ROOM]:
-        log.count[DROPPED] += 1
+        log.counts[DROPPED] += 1
     return -1
 
 
@@ -276,7 +291,7 @@ def handle(t, s, heap, links, under_way, log, chance, limit):
         if room(heap) < 2 + (s.sending[heap.what[2]] if heap.what[1] == FINISHED else 0):
             return GROW
         _, kind, a, _ = pop(heap)
-        log.count[HANDLED] += 1
+        log.counts[HANDLED] += 1
         if kind == FINISHED:
             d = a
             if finish(t, s, heap, links, under_way, log, d) != 0:
@@ -324,7 +339,7 @@ def state(s):
 @njit(**EXACT)
 def logged(x):
     return Log(
-        pointer(x.count), pointer(x.firing), pointer(x.span), pointer(x.taken), pointer(x.message), pointer(x.sent), pointer(x.admitted),
+        pointer(x.counts), pointer(x.firing), pointer(x.span), pointer(x.taken), pointer(x.message), pointer(x.sent), pointer(x.admitted),
         pointer(x.retired),
     )  # fmt: skip
 

@@ -225,7 +225,7 @@ class _Pass:
         totals = Totals(
             seconds=seconds, instances=int(s.number[RETIRED]), devices=names, busy_s=times[:, : tables.STOPPED + 1].copy(),
             fired=s.fired, links=links, link_busy_s=self.links.busy_s, link_bytes=self.links.carried_bytes, link_messages=self.links.messages,
-            events=int(log.count[tables.HANDLED]), messages=int(log.count[tables.CROSSED]), failures=int(log.count[tables.FAILURES]),
+            events=int(log.counts[tables.HANDLED]), messages=int(log.counts[tables.CROSSED]), failures=int(log.counts[tables.FAILURES]),
         )  # fmt: skip
         mean_depth = s.depth / seconds if seconds > 0 else s.depth
         trace = self._trace(names, links) if len(log.span) else None
@@ -234,7 +234,7 @@ class _Pass:
     def _trace(self, names: tuple[str, ...], links: tuple[str, ...]) -> Trace:
         """Return what the log holds, firings in order of start within each device."""
         log, last = self.log, 2 * len(self.flow.segments)
-        n, taken, sent = int(log.count[tables.FIRINGS]), int(log.count[tables.TAKEN]), int(log.count[tables.MESSAGES])
+        n, taken, sent = int(log.counts[tables.FIRINGS]), int(log.counts[tables.TAKEN]), int(log.counts[tables.MESSAGES])
         firing, span, message, times = log.firing[:n], log.span[:n], log.message[:sent], log.sent[:sent]
         by_start = np.lexsort((np.arange(n), span[:, 0], firing[:, 0]))
         place = np.full(n + 1, -1, np.int64)
@@ -252,7 +252,7 @@ class _Pass:
             receiver_device=message[:, 1].astype(np.int32), message_queue=(message[:, 2] >> 48).astype(np.int32),
             message_slot=((message[:, 2] >> 28) & ((1 << 20) - 1)).astype(np.int32), message_index=message[:, 2] & ((1 << 28) - 1),
             message_bytes=times[:, 2], admitted_s=log.admitted[:admitted], retired_s=log.retired[:admitted], instance=self.drawn[:admitted],
-            dropped=int(log.count[tables.DROPPED]),
+            dropped=int(log.counts[tables.DROPPED]),
         )  # fmt: skip
 
 
