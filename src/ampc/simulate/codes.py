@@ -9,7 +9,7 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP551": Explanation(
         "a setting of a simulation makes no sense",
-        "Instances in flight and in a batch are counted from 1; jitter, failures and repairs are not negative, and within what virtual time can hold.",
+        "Instances in flight and in a batch are counted from 1; jitter, failures and repairs are not negative, and bounded.",
         "max_active_keys = 0",
         "max_active_keys = 32",
     ),
@@ -21,5 +21,10 @@ CODES: dict[str, Explanation] = {
     "AMP553": Explanation(
         "the simulation does not fit this machine",
         "For each instance in flight the simulation keeps some words for every firing of the longest instance. Fewer in flight need less.",
+    ),
+    "AMP559": Explanation(
+        "internal fault of the simulator",
+        "Instances are in flight and nothing is on its way any more, or a message goes between devices that were not thought to communicate. Neither "
+        "can happen by a program, a target or a setting: please report it.",
     ),
 }

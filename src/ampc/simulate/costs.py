@@ -135,7 +135,7 @@ def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
     taken to carry an equal part.
     """
     graph, queues = plan.graph, 2 * len(plan.segments)
-    payload: dict[tuple[int, int], list[tuple[Space, float]]] = defaultdict(list)
+    payload: dict[tuple[int, int], list[tuple[Space, float, bool]]] = defaultdict(list)
     ways: dict[tuple[int, int], int] = defaultdict(int)
     for segment in plan.segments:
         for node_id, port in segment.inputs:
@@ -143,7 +143,7 @@ def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
             kind = graph.type_of(ref)
             for sender in senders(plan, ref):
                 if kind.cols:
-                    payload[sender, segment.id].append(_weight(graph, graph.by_id[node_id], ref, kind, precision))
+                    payload[sender, segment.id].append((*_weight(graph, graph.by_id[node_id], ref, kind, precision), ref in plan.needs_gradient))
                 ways[sender, segment.id] += (node_id, port) in segment.triggers
     pair, rates = np.zeros((queues, queues), np.int64), _Rates(1 + 2 * len(payload))
     rates.constant[:] = TOKEN_BYTES
@@ -151,9 +151,9 @@ def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
         share = 1.0 / max(1, ways[sender, reader])
         pair[2 * sender, 2 * reader] = 2 * k + 1
         pair[2 * reader + 1, 2 * sender + 1] = 2 * k + 2
-        for space, size in parts:
+        for space, size, answered in parts:
             rates.add(2 * k + 1, space, size * share)
-            rates.add(2 * k + 2, space, size * share)
+            rates.add(2 * k + 2, space, size * share if answered else 0.0)  # nobody asks for the gradient of data
     return pair, rates
 
 

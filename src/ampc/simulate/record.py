@@ -107,7 +107,7 @@ class _Recorder:
             sender = numbers.setdefault((segment_of[came_from.id], origin_state), len(numbers))
             receiver = numbers.setdefault((segment_of[node.id], at), len(numbers))
             size = rows * self.graph.type_of(ref).cols
-            back = size if origin_ref in self.plan.needs_gradient else 0
+            back = size if ref in self.plan.needs_gradient else 0
             if reader in triggers:
                 tokens[sender, receiver, reader, state] = [size, back]
             else:
