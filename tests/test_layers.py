@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "until": BASE | {"ir"},
     "compiler": BASE | {"until", "source", "frontend", "lower", "passes", "ir", "place", "manifest"},
     "view": BASE | {"ir", "place", "manifest"},
+    "calibrate": BASE | {"source", "compiler", "manifest", "place", "codegen", "runtime"},
     "artefact": BASE | {"compiler", "codegen", "view", "manifest", "ir", "place"},
     "api": BASE | {"source", "compiler", "manifest", "place", "runtime", "simulate"},
 }

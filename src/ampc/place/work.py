@@ -70,6 +70,11 @@ def terms(graph: Graph, node: AnyNode, precision: Precision = "fp32") -> tuple[T
     return tuple(found)
 
 
+def flops_per_number(op: str) -> float:
+    """Return what the element-wise operation `op` counts for, forward, a number of its result."""
+    return _FLOPS_PER_NUMBER.get(op, _CHEAP)
+
+
 def product_flops(graph: Graph, node: AnyNode) -> tuple[float, ...]:
     """Return 2·K·N of each matrix product in a forward firing of `node` (backward has two of each): one, or one for each member of a family."""
     if not _multiplies(node):
@@ -114,11 +119,11 @@ def _vector(node: AnyNode, taken: int, given: int) -> tuple[float, float]:
         case PPT() | NPT():
             if node.op in _MOVES_ONLY:
                 return 0.0, taken
-            each = _FLOPS_PER_NUMBER.get(node.op, _CHEAP)
+            each = flops_per_number(node.op)
             numbers = max(taken, given)
             return each * numbers, (each if each <= 4 else each / 3) * numbers
         case Loss() | Metric():
-            return _FLOPS_PER_NUMBER.get(node.op, _CHEAP) * taken, float(taken) if isinstance(node, Loss) else 0.0
+            return flops_per_number(node.op) * taken, float(taken) if isinstance(node, Loss) else 0.0
         case _:
             return 0.0, 0.0
 
@@ -154,4 +159,4 @@ def _product(shape: tuple[int, ...]) -> int:
     return out
 
 
-__all__ = ["Settings", "Term", "memory_bytes", "parameters", "product_flops", "terms", "update_flops", "update_frequency"]
+__all__ = ["Settings", "Term", "flops_per_number", "memory_bytes", "parameters", "product_flops", "terms", "update_flops", "update_frequency"]

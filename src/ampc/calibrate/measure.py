@@ -1,0 +1,300 @@
+"""The measurements: rounds in which every figure is taken once, so that a disturbance hits all of them alike and shows as spread.
+
+Rates are those of one core while all that the target is to have are at work, since that is how they will run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ampc.calibrate import fit, loops
+from ampc.calibrate.fit import Figure
+from ampc.calibrate.passes import CROSSING, RELAY, SAME, Count, Passes
+from ampc.place.work import flops_per_number
+from ampc.runtime import blas, native
+
+ROUNDS, FEWEST = 7, 3
+SHAPES = ((64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
+"""Inputs and outputs of the layers whose products are timed."""
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+IN_FLIGHT = (1, 4, 16, 64, 256)
+GATE = 4096
+"""Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
+WORKING_SETS = {"memory_small": 256 << 10, "memory_bytes_per_s": 4 << 20, "memory_large": 128 << 20}
+"""Figure -> bytes that are read and written again and again: a firing's rows, the values of the instances in flight, what no cache holds."""
+BLOCK = 64 << 10
+"""Bytes that go to another core at once, for the rate of a link."""
+
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """The median seconds of the three products of a layer over `rows` rows."""
+
+    inputs: int
+    outputs: int
+    rows: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What was measured. `fit_error`: median relative error of the products' seconds as the two figures predict them.
+
+    `slowdown`: how much longer the same product takes while all `cores` are at work than alone. With one core there are no figures of links.
+    """
+
+    cores: int
+    provider: str
+    seconds: float
+    figures: tuple[Figure, ...]
+    points: tuple[Point, ...]
+    fit_error: float
+    slowdown: float
+
+    def __getitem__(self, name: str) -> float:
+        return next(f.median for f in self.figures if f.name == name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(f.name == name for f in self.figures)
+
+
+def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibration:
+    """Measure for about `seconds`, on `cores` threads; the first time, compilation comes on top. `say` is told what is being done."""
+    blas.one_thread_per_call()
+    slot = seconds / ROUNDS
+    say("compiling")
+    products = _Products(cores, 0.45 * slot)
+    single = [_Loop(cores, slot * share, *work) for share, work in zip((0.05, 0.04, 0.04, 0.08), _single_loops())]
+    relays = [Passes(RELAY, 1, n) for n in IN_FLIGHT]
+    crossing = _Crossing(0.2 * slot) if cores > 1 else None
+    began = time.perf_counter()
+    samples: dict[str, list[float]] = {}
+    for r in range(ROUNDS):
+        if r >= FEWEST and time.perf_counter() - began > seconds:
+            break  # the machine is busy with something else: rounds take longer than they compute
+        say(f"round {r + 1} of {ROUNDS}")
+        found = dict(zip(("matrix_flops_per_s", "matrix_half_rows"), products.sample()))
+        found |= {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
+        counts = [p.measure(0.14 * slot / len(relays)) for p in relays]
+        each = fit.overheads([c.firings for c in counts], [c.tokens for c in counts], [c.seconds for c in counts])
+        found |= dict(zip(("firing_overhead_s", "message_overhead_s"), each))
+        if crossing is not None:
+            found |= crossing.sample(*each)
+        for name, value in found.items():
+            samples.setdefault(name, []).append(value)
+    figures = tuple(Figure(name, *_WORDS[name], tuple(values)) for name, values in samples.items())
+    points = products.points()
+    return Calibration(
+        cores=cores, provider=native.PROVIDER, seconds=time.perf_counter() - began, figures=figures, points=points,
+        fit_error=_error(points, float(np.median(samples["matrix_flops_per_s"])), float(np.median(samples["matrix_half_rows"]))),
+        slowdown=products.slowdown(),
+    )  # fmt: skip
+
+
+_WORDS = {
+    "matrix_flops_per_s": ("matrix products of many rows", "FLOP/s"),
+    "matrix_half_rows": ("rows at half of that rate", "rows"),
+    "vector_flops_per_s": ("element-wise operations", "FLOP/s"),
+    "memory_small": ("memory, 256 kB again and again", "B/s"),
+    "memory_bytes_per_s": ("memory, 4 MB again and again", "B/s"),
+    "memory_large": ("memory, 128 MB again and again", "B/s"),
+    "message_overhead_s": ("a message taken from a queue", "s"),
+    "firing_overhead_s": ("a firing", "s"),
+    "latency_s": ("a message to another core, more than to the same", "s"),
+    "link_overhead_s": ("busy time of each side of it", "s"),
+    "handover_s": ("a word to another core", "s"),
+    "link_bytes_per_s": ("bytes to another core", "B/s"),
+}
+"""Figure -> what it is and its unit."""
+
+
+def _error(points: tuple[Point, ...], rate: float, half: float) -> float:
+    return float(np.median([abs((p.rows + half) * _flops(p) / rate / p.seconds - 1) for p in points]))
+
+
+def _flops(p: Point) -> float:
+    """Return the operations a row of the three products."""
+    return 6.0 * p.inputs * p.outputs
+
+
+# ------------------------------------------------------------------------------------------------------- loops
+
+
+class _Loop:
+    """A loop that every core runs at once, on arrays of its own, repeated until it takes long enough to be timed."""
+
+    def __init__(self, cores: int, seconds: float, call: Callable[[Any, int], None], make: Callable[[], Any]) -> None:
+        self.call, self.seconds = call, seconds
+        self.arrays = [make() for _ in range(cores)]
+        self.repeats = 1
+        call(self.arrays[0], 1)
+        while (took := self._once(self.arrays[0])) < seconds / 4 and self.repeats < 1 << 40:
+            self.repeats = max(2 * self.repeats, int(self.repeats * min(100.0, seconds / max(took, 1e-9) / 2)))
+
+    def _once(self, arrays: Any) -> float:
+        """Return the processor's seconds: what else the machine does while this thread waits for it does not count."""
+        began = time.thread_time()
+        self.call(arrays, self.repeats)
+        return time.thread_time() - began
+
+    def alone(self) -> float:
+        """Return the seconds of one repetition on one core with the others at rest."""
+        return self._once(self.arrays[0]) / self.repeats
+
+    def sample(self) -> float:
+        """Return the seconds of one repetition, a mean over the cores."""
+        if len(self.arrays) == 1:
+            return self.alone()
+        took = [0.0] * len(self.arrays)
+        start = threading.Barrier(len(self.arrays))
+
+        def run(k: int) -> None:
+            start.wait()
+            took[k] = self._once(self.arrays[k])
+
+        together([lambda k=k: run(k) for k in range(len(self.arrays))])  # type: ignore[misc]  # mypy can't type a default of a lambda
+        return float(np.mean(took)) / self.repeats
+
+
+def together(calls: list[Callable[[], None]]) -> None:
+    """Run each call on a thread of its own; raise what one of them raised."""
+    failures: list[BaseException] = []
+
+    def guarded(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as problem:
+            failures.append(problem)
+
+    threads = [threading.Thread(target=guarded, args=(c,), daemon=True) for c in calls]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if failures:
+        raise failures[0]
+
+
+def _single_loops() -> list[tuple[Callable[[Any, int], None], Callable[[], Any]]]:
+    rng = np.random.default_rng(0)
+
+    def numbers(n: int) -> Callable[[], Any]:
+        return lambda: np.concatenate([rng.uniform(-2, 2, n), np.zeros(n)]).astype(np.float32)
+
+    found: list[tuple[Callable[[Any, int], None], Callable[[], Any]]] = [(lambda F, r: loops.elementwise(F, GATE, r), numbers(GATE))]
+    return found + [(_streamed(size // 8), numbers(size // 8)) for size in WORKING_SETS.values()]
+
+
+def _streamed(n: int) -> Callable[[Any, int], None]:
+    return lambda F, repeats: loops.stream(F, n, repeats)
+
+
+def _single_amounts() -> list[tuple[str, float]]:
+    """Return the figure of each of `_single_loops`, and the operations or bytes of one repetition."""
+    gate = flops_per_number("sigmoid") + flops_per_number("tanh") + flops_per_number("mul")
+    return [("vector_flops_per_s", gate * GATE), *((name, float(size)) for name, size in WORKING_SETS.items())]
+
+
+class _Products:
+    """The products of all shapes and rows."""
+
+    def __init__(self, cores: int, seconds: float) -> None:
+        self.keys = [(k, n, rows) for k, n in SHAPES for rows in ROWS]
+        each = seconds / len(self.keys)
+        self.loops = [_Loop(cores, each, _product(k, n, m), _operands(k, n, m)) for k, n, m in self.keys]
+        self.seen: list[list[float]] = [[] for _ in self.keys]
+
+    def sample(self) -> tuple[float, float]:
+        """Return (FLOP/s, half rows) of one round."""
+        for loop, seen in zip(self.loops, self.seen):
+            seen.append(loop.sample())
+        return fit.products([6.0 * k * n for k, n, _ in self.keys], [m for _, _, m in self.keys], [seen[-1] for seen in self.seen])
+
+    def points(self) -> tuple[Point, ...]:
+        return tuple(Point(k, n, m, float(np.median(seen))) for (k, n, m), seen in zip(self.keys, self.seen))
+
+    def slowdown(self) -> float:
+        """Return how much longer a product of 64 rows takes with all cores at work than alone, as measured now."""
+        loop = self.loops[self.keys.index((256, 128, 64))]
+        pairs = [(loop.sample(), loop.alone()) for _ in range(ROUNDS)]
+        return float(np.median([a / b for a, b in pairs])) if len(loop.arrays) > 1 else 1.0
+
+
+def _product(k: int, n: int, rows: int) -> Callable[[Any, int], None]:
+    return lambda arrays, repeats: loops.products(*arrays, rows, k, n, repeats)
+
+
+def _operands(k: int, n: int, rows: int) -> Callable[[], Any]:
+    def make() -> Any:
+        x, w = np.full(rows * k, 0.5, np.float32), np.full(k * n, 1e-3, np.float32)
+        return np.concatenate([x, w, np.zeros(rows * n + rows * k + k * n, np.float32)]), np.zeros(8, np.int64)
+
+    return make
+
+
+# ------------------------------------------------------------------------------------------------- between cores
+
+
+class _Crossing:
+    """Two workers on two cores: what a message to the other costs, beside what it costs on one core.
+
+    Two threads have to run at the same time, so that anything else that runs disturbs; of many short windows in a round the fastest counts.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds / 5
+        self.apart, self.shared = Passes(CROSSING, 2, 1), Passes(CROSSING, 2, 1, threads=1)
+        self.busy, self.same = Passes(CROSSING, 2, 64), Passes(SAME, 1, 64)
+
+    def sample(self, firing_s: float, message_s: float) -> dict[str, float]:
+        """Return the figures of links in one round, given what firings and messages cost."""
+        apart, shared = self._fastest(self.apart, 4), self.shared.measure(self.seconds)
+        # All messages but those of the loss cross; with one instance in flight nothing else goes on meanwhile.
+        latency = apart.seconds / apart.tokens - shared.seconds / shared.tokens
+        busy, same = self._fastest(self.busy, 512), self.same.measure(self.seconds)
+        layers = (same.seconds - same.firings * firing_s - same.tokens * message_s) / same.tokens  # what both compute, once a token
+        rest = busy.seconds - (busy.firings * firing_s + busy.tokens * (message_s + layers / 2)) / 2  # of each worker: half of all that
+        word, block = self._turn(1), self._turn(BLOCK // 4)
+        return {
+            "latency_s": max(0.0, latency),
+            "link_overhead_s": max(0.0, rest / busy.tokens),  # each worker sends half of the tokens and takes half
+            "handover_s": word / 2,
+            "link_bytes_per_s": BLOCK / max(block - word, 1e-9),
+        }
+
+    def _fastest(self, passes: Passes, instances: int) -> Count:
+        """Return the fastest of the passes that fit into this part of a round."""
+        found = [passes.once(instances)]
+        while sum(c.seconds for c in found) < self.seconds:
+            found.append(passes.once(instances))
+        return min(found, key=lambda c: c.seconds / c.tokens)
+
+    def _turn(self, n: int) -> float:
+        """Return the seconds in which n numbers are written on one core, read on another, and answered: the fastest of many windows."""
+        F, G = np.zeros(n + 1, np.float32), np.zeros(1, np.int64)
+        rounds, windows = (500, 100) if n == 1 else (20, 20)
+        took: list[float] = []
+        until = time.perf_counter() + self.seconds / 2
+
+        def run(side: int) -> None:
+            for w in range(windows):
+                began = time.perf_counter()
+                loops.exchange(F, G, side, n, w * rounds, rounds)
+                if side == 0:
+                    took.append(time.perf_counter() - began)
+
+        while not took or time.perf_counter() < until:
+            G[0] = 0
+            together([lambda side=side: run(side) for side in (0, 1)])  # type: ignore[misc]  # as above
+        return min(took) / rounds
+
+
+__all__ = ["Calibration", "Point", "measure"]

@@ -1,0 +1,157 @@
+"""Calibration: fits that find what made the times, the report and the target file, refusals; once with real measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ampc
+from ampc import calibrate as calibration
+from ampc.calibrate import fit, report
+from ampc.calibrate.fit import Figure
+from ampc.calibrate.measure import Calibration, Point
+from ampc.diagnostics import AmpError
+from ampc.place import load_target, parse_target
+
+
+@given(st.floats(1e9, 1e12), st.floats(0, 50))
+@settings(max_examples=50, deadline=None)
+def test_the_fit_of_products_finds_rate_and_half_rows(rate: float, half: float) -> None:
+    rows = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512] * 2
+    flops = [6.0 * 128 * 128] * 10 + [6.0 * 784 * 784] * 10
+    found = fit.products(flops, rows, [(r + half) * f / rate for r, f in zip(rows, flops)])
+    assert found == pytest.approx((rate, half), rel=1e-6, abs=1e-6)
+
+
+def test_the_fit_of_products_bears_noise_and_nonsense() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+    seconds = (rows + 5) * 1e5 / 1e11 * rng.uniform(0.9, 1.1, 10)
+    rate, half = fit.products([1e5] * 10, rows.tolist(), seconds.tolist())
+    assert rate == pytest.approx(1e11, rel=0.1)
+    assert half == pytest.approx(5, rel=0.25)
+    flat, none = fit.products([1e5] * 10, rows.tolist(), (1.0 / rows).tolist())
+    assert flat > 0
+    assert none == 0
+
+
+@given(st.floats(0, 1e-5), st.floats(1e-9, 1e-6))
+@settings(max_examples=50, deadline=None)
+def test_the_fit_of_overheads_tells_firings_from_tokens(firing: float, token: float) -> None:
+    tokens, together = [400_000] * 5, [1, 4, 16, 64, 256]
+    firings = [t / n for t, n in zip(tokens, together)]
+    found = fit.overheads(firings, tokens, [f * firing + t * token for f, t in zip(firings, tokens)])
+    assert found == pytest.approx((firing, token), rel=1e-6, abs=1e-12)
+
+
+def test_spread_is_the_width_of_the_middle_half() -> None:
+    assert Figure("a", "a", "s", (1.0, 1.0, 1.0, 50.0)).spread == pytest.approx(12.25)
+    assert Figure("a", "a", "s", (2.0, 2.0, 2.0)).spread == 0
+    assert not Figure("a", "a", "s", (0.0, 0.0, 0.0)).noisy
+    assert Figure("a", "a", "s", (0.0, 0.0, 0.0, 1.0, 1.0)).noisy
+    assert not Figure("a", "a", "s", (1.0, 1.1, 1.15)).noisy
+
+
+def made(cores: int, **changes: tuple[float, ...]) -> Calibration:
+    values: dict[str, tuple[float, ...]] = {
+        "matrix_flops_per_s": (80e9, 82e9, 81e9), "matrix_half_rows": (2.5, 2.6, 2.4), "vector_flops_per_s": (12e9, 12e9, 12e9),
+        "memory_bytes_per_s": (20e9, 20e9, 21e9), "message_overhead_s": (25e-9, 26e-9, 25e-9), "firing_overhead_s": (80e-9, 80e-9, 80e-9),
+    }  # fmt: skip
+    if cores > 1:
+        values |= {"latency_s": (0.5e-6,) * 3, "link_overhead_s": (0.1e-6,) * 3, "link_bytes_per_s": (8e9,) * 3}
+    figures = tuple(Figure(name, name, "s", v) for name, v in (values | changes).items())
+    return Calibration(cores, "openblas", 25.0, figures, (Point(64, 64, 8, 1e-6),), 0.1, 1.0)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_the_target_file_says_what_was_measured(cores: int) -> None:
+    text = report.target_text(made(cores))
+    target = parse_target(text, "cpu.toml")
+    assert (target.name, len(target.devices)) == ("cpu", cores)
+    device = target.devices[0]
+    assert device.matrix_flops_per_s == {"fp32": 81e9}
+    assert (device.matrix_half_rows, device.vector_flops_per_s, device.message_overhead_s, device.firing_overhead_s) == (2.5, 12e9, 25e-9, 80e-9)
+    other = load_target("cpu-2").links
+    assert target.links.latency_s == (0.5e-6 if cores > 1 else other.latency_s)
+    assert text.count("not measured: that takes two cores") == (0 if cores > 1 else 3)
+    assert report.table(made(cores)).count("\n") >= 7
+
+
+def test_noise_is_told() -> None:
+    assert report.warning(made(2)) is None
+    noisy = made(2, latency_s=(1e-6, 2e-6, 3e-6))
+    assert "latency_s" in (report.warning(noisy) or "")
+    assert "NOISY" in next(x for x in report.target_text(noisy).splitlines() if x.startswith("latency_s"))
+    assert report.as_json(noisy, "cpu.toml", load_target("cpu-2"))["figures"][-3]["noisy"] is True
+
+
+def test_a_figure_out_of_bounds_is_an_error_and_no_file() -> None:
+    with pytest.raises(AmpError, match="AMP504"):
+        report.target_text(made(2, vector_flops_per_s=(1.0, 1.0, 1.0)))
+
+
+def test_figures_as_people_write_them() -> None:
+    assert [report.shown(v, u) for v, u in ((82.8e9, "FLOP/s"), (1.25e-6, "s"), (25e-9, "s"), (0.0, "s"), (2.5, "rows"), (3.0, "B/s"))] == [
+        "82.8 GFLOP/s", "1.25 µs", "25 ns", "0 ns", "2.5 rows", "3 B/s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "message"),
+    [
+        (["-o", "here"], 2, "AMP940"), (["-o", "mine.toml"], 1, "AMP920"), (["-o", "folder.toml"], 1, "AMP920"), (["--seconds", "0"], 2, "AMP901"),
+        (["--cores", "100000"], 2, "AMP942"), (["--cores", "0"], 2, "AMP942"), (["--cores", "1"], 1, "AMP941"),
+    ],
+)  # fmt: skip
+def test_refusals(argv: list[str], status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from ampc.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ampc.runtime.settings.JIT", False)
+    (tmp_path / "mine.toml").write_text('name = "mine"')
+    (tmp_path / "folder.toml").mkdir()
+    assert main(["calibrate", *argv]) == status
+    assert f"error[{message}]" in capsys.readouterr().err
+    assert (tmp_path / "mine.toml").read_text() == 'name = "mine"'
+    assert not (tmp_path / "cpu.toml").exists()
+
+
+def test_a_calibration_may_be_written_again_and_anything_else_by_force(tmp_path: Path) -> None:
+    file = tmp_path / "cpu.toml"
+    calibration.write(made(2), file)
+    calibration.check_file(file, force=False)
+    file.write_text("other")
+    calibration.check_file(file, force=True)
+    with pytest.raises(AmpError, match="AMP920"):
+        calibration.check_file(file, force=False)
+    with pytest.raises(AmpError, match="AMP690"):
+        calibration.write(made(2), tmp_path / "none" / "cpu.toml")
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("cores", [1, 2])
+def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures lie where those of a machine that runs Python can lie; the file compiles a program."""
+    from ampc.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    if cores > len(__import__("os").sched_getaffinity(0)):
+        assert main(["calibrate", "--cores", str(cores)]) == 2
+        return
+    assert main(["calibrate", "--seconds", "1", "--cores", str(cores), "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    figures = {f["name"]: f["median"] for f in found["figures"]}
+    assert 1e8 < figures["vector_flops_per_s"] < figures["matrix_flops_per_s"] < 1e13
+    assert figures["memory_large"] > 1e8
+    assert 1e-10 < figures["message_overhead_s"] < 1e-4
+    assert ("latency_s" in figures) == (cores > 1)
+    assert len(found["products"]) == 50
+    target = load_target(tmp_path / "cpu.toml")
+    assert len(target.devices) == cores
+    assert ampc.compile("list_reduction", target="cpu.toml").manifest.target == target
