@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
+from ampc.ir.copies import plain_name
 from ampc.ir.graph import Graph
 from ampc.place.cost import estimate
-from ampc.place.problem import Choice, Problem, Traffic, rounded
-from ampc.place.search import improve, longest_first, shake, together
+from ampc.place.exact import simple_bound, solvable, solve
+from ampc.place.loads import Loads
+from ampc.place.memory import check_memory
+from ampc.place.problem import Choice, Problem, rounded
+from ampc.place.search import MANY, along, improve, least, longest_first, score_of, search, settle, shake, together
 from ampc.place.statistics import Statistics, guess
 from ampc.place.target import Precision, Target
 from ampc.place.traffic import ways
@@ -23,8 +26,9 @@ from ampc.place.traffic import ways
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`device_of`: node id -> index into `devices`, for every node.
 
-    The rest is predicted, a mean over instances: busy seconds of each device and messages between devices; and bytes of weights, gradients and
-    optimiser state. `instances_per_s` is what the busiest device (`bottleneck`) allows.
+    The rest is predicted, a mean over instances: busy seconds of each device and messages between devices; and bytes of weights, gradients,
+    optimiser state and of the values of the instances in flight. `instances_per_s` is what the busiest device (`bottleneck`) or link allows;
+    `bottleneck_link` is "" where that is a device. No placement has an objective (docs/placement.md) below this one's times 1 - `gap`.
     """
 
     strategy: str
@@ -36,80 +40,117 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bytes: tuple[int, ...] = ()
     bottleneck: int = 0
     instances_per_s: float = 0.0
+    bottleneck_link: str = ""
+    gap: float = 1.0
 
 
 def place(
-    graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None, precision: Precision = "fp32"
+    graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None, precision: Precision = "fp32",
+    at: Mapping[str, str] | None = None,
 ) -> Placement:
     """Return a placement of every node of a verified `graph` on the devices of `target`, estimated for numbers of `precision`.
 
-    Raises AmpError AMP506 (a device lacks the precision), AMP510 (unknown strategy), AMP511 and AMP512 (manual placement), AMP513 (memory).
+    at: layer -> name of the device that it has to be on.
+    Raises AmpError AMP506 (a device lacks the precision), AMP510 (unknown strategy), AMP511, AMP512, AMP514 and AMP515 (devices that layers ask for),
+    AMP513 (memory).
     """
     if strategy not in STRATEGIES:
         remedy = did_you_mean(strategy, STRATEGIES) or "strategies are " + ", ".join(f"`{s}`" for s in STRATEGIES)
         raise error("AMP510", f"there is no placement strategy `{printable(strategy)}`", help=remedy)
+    graph = pinned_at(graph, at or {})
     target.require(precision)
     cost = estimate(graph, statistics or guess(graph), precision)
-    problem = Problem(graph, target, cost)
-    chosen = STRATEGIES[strategy](problem)
-    if strategy == "balanced":
-        problem, chosen = _refined(problem, chosen)
-    _check_memory(problem, chosen)
-    return _placement(problem, strategy, chosen)
+    problem, chosen, bound_s = STRATEGIES[strategy](Problem(graph, target, cost))
+    check_memory(problem, chosen)
+    return _placement(problem, strategy, chosen, bound_s)
 
 
-def _refined(coarse: Problem, chosen: Choice) -> tuple[Problem, Choice]:
-    """Let nodes without parameters leave their units where that helps: they may lie between two layers on different devices."""
-    fine = Problem(coarse.graph, coarse.target, coarse.cost, fine=True)
-    start = [chosen[coarse.unit_of[u.nodes[0]]] for u in fine.units]
-    pinned = _pinned(fine)
-    return fine, shake(fine, improve(fine, start, pinned), pinned)
-
-
-def _placement(problem: Problem, strategy: str, choice: Choice) -> Placement:
+def _placement(problem: Problem, strategy: str, choice: Choice, bound_s: float) -> Placement:
     """Return a choice as a placement, with what it predicts."""
-    loads, memory = problem.state(choice)
+    loads = Loads(problem, choice)
     stops = {node: choice[unit] for node, unit in problem.unit_of.items()}
     device_of = dict(sorted((stops | ways(problem.graph, stops)).items()))
     crossing = [t for pair, t in problem.traffic.items() if choice[pair[0]] != choice[pair[1]]]
-    busiest = max(range(problem.n_devices), key=lambda d: (loads[d], -d))
+    objective = problem.objective(loads.busy_s, float(loads.link_s.max()))
+    link = int(loads.link_s.argmax())
     return Placement(
         strategy=strategy,
         devices=tuple(d.name for d in problem.target.devices),
         device_of=device_of,
-        busy_s=tuple(rounded(x) for x in loads),
+        busy_s=tuple(rounded(x) for x in loads.busy_s),
         crossing_messages=rounded(sum(t.messages for t in crossing)),
         crossing_bytes=rounded(sum(t.bytes for t in crossing)),
-        memory_bytes=tuple(memory),
-        bottleneck=busiest,
-        instances_per_s=rounded(1.0 / loads[busiest]) if loads[busiest] > 0 else 0.0,
+        memory_bytes=tuple(loads.memory.tolist()),
+        bottleneck=int(loads.busy_s.argmax()),
+        instances_per_s=rounded(1.0 / loads.busiest_s()) if loads.busiest_s() > 0 else 0.0,
+        bottleneck_link=problem.wires.name(link) if loads.link_s[link] > loads.busy_s.max() else "",
+        gap=round(max(0.0, 1.0 - bound_s / objective), 4) if objective > 0 else 0.0,
     )
 
 
 # ------------------------------------------------------------------------------------------------ strategies
 
+Placed = tuple[Problem, Choice, float]
+"""The problem that was solved at last, the choice for its units, and a bound of the objective over all placements of nodes."""
 
-def round_robin(problem: Problem) -> Choice:
+
+def round_robin(problem: Problem) -> Placed:
     """Layers in the order of the graph, to devices in turn; what owns no parameters goes where its largest traffic is."""
+    return problem, _dealt(problem), simple_bound(_fine(problem))
+
+
+def _dealt(problem: Problem) -> Choice:
     choice = [-1] * len(problem.units)
     turn = 0
     for unit in problem.units:
         if unit.layer:
             choice[unit.id] = turn % problem.n_devices
             turn += 1
-    return _settle(problem, choice)
+    return settle(problem, choice)
 
 
-def balanced(problem: Problem) -> Choice:
-    """Longest processing time first, then moves and swaps as long as the busiest device gets faster; keeps devices that layers ask for."""
-    pinned = _pinned(problem)
-    dealt = [pinned.get(u, d) for u, d in enumerate(round_robin(problem))]
-    starts = [longest_first(problem, pinned), together(problem, pinned), dealt]
-    best = min((improve(problem, start, pinned, swaps=True) for start in starts), key=lambda c: problem.score(*problem.state(c)))
-    return shake(problem, best, pinned)
+def balanced(problem: Problem) -> Placed:
+    """The best of several starts that moves and swaps improve, first of whole layers with what goes along, then of single nodes.
+
+    Where units are few, a solver finds the best of all placements. Keeps devices that layers ask for.
+    """
+    pinned = asked_for(problem)
+    dealt = [pinned.get(u, d) for u, d in enumerate(_dealt(problem))]
+    _limit(problem, _dealt(problem))
+    starts = [longest_first(problem, pinned), along(problem, pinned), together(problem, pinned), dealt]
+    chosen, _ = _solved(problem, search(problem, starts, pinned), pinned)
+    # Nodes without parameters leave their units where that helps: they may lie between two layers on different devices.
+    fine = _fine(problem)
+    pinned = asked_for(fine)
+    start = [chosen[problem.unit_of[u.nodes[0]]] for u in fine.units]
+    chosen, bound_s = _solved(fine, search(fine, [start, longest_first(fine, pinned)], pinned), pinned)
+    return fine, chosen, bound_s
 
 
-def manual(problem: Problem) -> Choice:
+def _fine(problem: Problem) -> Problem:
+    fine = Problem(problem.graph, problem.target, problem.cost, fine=True)
+    fine.limit_s = problem.limit_s
+    return fine
+
+
+def _limit(problem: Problem, dealt: Choice) -> None:
+    """No placement is wanted that is slower than `round_robin`, if that fits and keeps the devices that layers ask for."""
+    loads = Loads(problem, dealt)
+    if loads.score()[0] == 0 and all(dealt[u] == d for u, d in asked_for(problem).items()):
+        problem.limit_s = loads.busiest_s()
+
+
+def _solved(problem: Problem, chosen: Choice, pinned: Mapping[int, int]) -> tuple[Choice, float]:
+    """Return the best of all choices where the problem is small enough for the solver, else one that random shakes lead to; with a bound."""
+    if not solvable(problem):
+        return (shake(problem, chosen, pinned) if len(problem.units) < MANY else chosen), simple_bound(problem)
+    solved = solve(problem, chosen, pinned)
+    found = chosen if solved.choice is None else least(problem, [solved.choice, improve(problem, solved.choice, pinned)])
+    proven = solved.bound_s >= score_of(problem, found)[2] * (1 - 1e-6)
+    return found if proven else shake(problem, found, pinned), solved.bound_s
+
+
+def manual(problem: Problem) -> Placed:
     """Each layer where its `device` says."""
     order = {x.name: i for i, x in enumerate(problem.graph.layers)}
     missing = sorted((u for u in problem.units if u.layer and not u.device), key=lambda u: order[u.layer])
@@ -117,66 +158,60 @@ def manual(problem: Problem) -> Choice:
         remedy = f'write `device = "{problem.target.devices[0].name}"`, or leave the choice to `--strategy balanced`'
         raise AmpError([Diagnostic("AMP512", f"manual placement needs a device for layer `{u.layer}`", help=remedy) for u in missing])
     choice = [-1] * len(problem.units)
-    for unit, device in _pinned(problem).items():
+    for unit, device in asked_for(problem).items():
         choice[unit] = device
-    return _settle(problem, choice)
+    return problem, settle(problem, choice), simple_bound(_fine(problem))
 
 
-STRATEGIES: Mapping[str, Callable[[Problem], Choice]] = {"balanced": balanced, "round_robin": round_robin, "manual": manual}
+STRATEGIES: Mapping[str, Callable[[Problem], Placed]] = {"balanced": balanced, "round_robin": round_robin, "manual": manual}
 
 
-def _pinned(problem: Problem) -> dict[int, int]:
-    """Return unit -> device for the layers that ask for one; raises AMP511 for a device that the target lacks."""
-    names = {d.name: i for i, d in enumerate(problem.target.devices)}
-    wrong = [u for u in problem.units if u.device and u.device not in names]
-    if wrong:
-        shown = ", ".join(f"`{n}`" for n in list(names)[:8]) + (", ..." if len(names) > 8 else "")
-        raise AmpError([
-            Diagnostic("AMP511", f"layer `{u.layer}` asks for device `{printable(u.device)}`, which target `{problem.target.name}` lacks",
-                       help=did_you_mean(u.device, names) or f"its devices are {shown}")
-            for u in wrong
-        ])
-    return {u.id: names[u.device] for u in problem.units if u.device}
+def asked_for(problem: Problem) -> dict[int, int]:
+    """Return unit -> device for the layers that ask for one.
 
-
-def _settle(problem: Problem, choice: Choice) -> Choice:
-    """Give each unit without a device that with which it exchanges most; one that exchanges with nobody goes to the least loaded device.
-
-    That holds for the Source too: it sends a message for each element of an axis that a layer is applied to.
+    Raises AMP511 for a device that the target lacks, AMP515 if layers that one node multiplies together ask for different ones.
     """
-    while -1 in choice:
-        waiting = [(sum(_pull(t) for o, t in problem.neighbours[u] if choice[o] >= 0), -u) for u, d in enumerate(choice) if d == -1]
-        unit = -max(waiting)[1]
-        pull: dict[int, float] = defaultdict(float)
-        for other, traffic in problem.neighbours[unit]:
-            if choice[other] >= 0:
-                pull[choice[other]] += _pull(traffic)
-        if pull:
-            choice[unit] = max(pull, key=lambda d: (pull[d], -d))
-        else:
-            loads, _memory = problem.state(choice)
-            choice[unit] = min(range(problem.n_devices), key=lambda d: (loads[d], d))
-    return choice
-
-
-def _pull(traffic: Traffic) -> float:
-    """Return how strongly two units want to be together: a message counts as much as some hundred bytes."""
-    return 256 * traffic.messages + traffic.bytes
-
-
-def _check_memory(problem: Problem, choice: Choice) -> None:
-    found = []
-    for device, used in zip(problem.target.devices, problem.state(choice)[1]):
-        if used > device.memory_bytes:
-            name = f"device `{printable(device.name)}` of target `{problem.target.name}`"
+    names = {d.name: i for i, d in enumerate(problem.target.devices)}
+    found: list[Diagnostic] = []
+    pinned: dict[int, int] = {}
+    for unit in problem.units:
+        wanted = {problem.graph.layer[name].device: name for name in reversed(unit.layers) if problem.graph.layer[name].device}
+        for device, layer in wanted.items():
+            if device not in names:
+                shown = ", ".join(f"`{printable(n)}`" for n in list(names)[:8]) + (", ..." if len(names) > 8 else "")
+                found.append(Diagnostic(
+                    "AMP511", f"layer `{layer}` asks for device `{printable(device)}`, which target `{problem.target.name}` lacks",
+                    help=did_you_mean(device, names) or f"its devices are {shown}",
+                ))  # fmt: skip
+        if len(wanted) > 1 and not found:
+            (a, first), (b, second) = list(wanted.items())[:2]
             found.append(Diagnostic(
-                "AMP513",
-                f"{name} has {device.memory_bytes:,} bytes, but its layers need {used:,}",
-                help="choose a target with more memory or more devices (`--target`), a smaller model, or `optimizer = sgd` in the model's "
-                "`train:` block, which keeps no state",
-            ))
+                "AMP515", f"layer `{first}` asks for device `{printable(a)}`, but `{second}` for `{printable(b)}`: one product takes both",
+                help="members of a family that are picked for each element of an axis share one device",
+            ))  # fmt: skip
+        elif wanted and not found:
+            pinned[unit.id] = names[unit.device]
     if found:
         raise AmpError(found)
+    return pinned
 
 
-__all__ = ["STRATEGIES", "Placement", "place"]
+def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
+    """Return the graph with the devices of `at` (layer -> device); a name stands for all copies and members too. Raises AMP514."""
+    if not at:
+        return graph
+    families = {x.name: {x.name, plain_name(x.name), x.name.partition(".")[0], plain_name(x.name).partition(".")[0]} for x in graph.layers}
+    known = dict.fromkeys(n for names in families.values() for n in sorted(names))
+    wrong = [name for name in at if name not in known]
+    if wrong:
+        listed = "the layers are " + ", ".join(f"`{x.name}`" for x in graph.layers[:12]) + (", ..." if len(graph.layers) > 12 else "")
+        raise AmpError([
+            Diagnostic("AMP514", f"there is no layer `{printable(name)}` to put on device `{printable(at[name])}`", help=did_you_mean(name, known) or listed)
+            for name in wrong
+        ])
+    closest = {x: [n for n in sorted(names, key=len) if n in at] for x, names in families.items()}
+    layers = tuple(msgspec.structs.replace(x, device=at[closest[x.name][-1]]) if closest[x.name] else x for x in graph.layers)
+    return msgspec.structs.replace(graph, layers=layers)
+
+
+__all__ = ["STRATEGIES", "Placement", "pinned_at", "place"]

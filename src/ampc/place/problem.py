@@ -1,4 +1,7 @@
-"""The problem of placement: units with their seconds on each device and the traffic between them, and how a choice is scored."""
+"""The problem of placement: units with their seconds on each device and the traffic between them, and how a choice is scored.
+
+A choice loads devices (work, messages), links (bytes) and memory. Everything is a mean over instances, forward and backward together.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from ampc.ir.graph import Graph
 from ampc.place.cost import Cost
-from ampc.place.target import Target
-from ampc.place.topology import Network
+from ampc.place.target import Device, Precision, Target
 from ampc.place.traffic import routes
 from ampc.place.units import Unit, units_of
+from ampc.place.wires import Wires
 
-MEAN_WEIGHT = 0.5
+SHARED_MEAN_WEIGHT = 0.5
+"""Cores of one memory share its bandwidth and caches: a little speed is not bought with much traffic."""
+MEAN_WEIGHT = 0.01
+"""Devices of a network share nothing but links, which are counted: the mean decides only between equally fast placements."""
 
-Score = tuple[int, float]
-"""Bytes that do not fit, `objective`."""
+Score = tuple[int, float, float]
+"""Bytes that do not fit; seconds by which the busiest device or link exceeds `Problem.limit_s`; `Problem.objective`."""
 Choice = list[int]
 """Device of each unit, by the unit's number."""
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -31,23 +41,41 @@ class Traffic(msgspec.Struct, frozen=True):
     waiting: float
 
 
+class Around(msgspec.Struct, frozen=True):
+    """The neighbours of a unit, and what it exchanges with each: arrays of one length."""
+
+    units: Ints
+    messages: Floats
+    bytes: Floats
+    bursts: Floats
+    waiting: Floats
+
+
 class Problem:
-    """Units with their seconds on each device and the traffic between them: what a strategy needs, and how it is scored."""
+    """Units with their seconds on each device and the traffic between them: what a strategy needs, and how it is scored.
+
+    `seconds`: [units, kinds of devices], `kind_of`: [devices]; `take_s`: busy seconds of each device for a message that it takes from a queue.
+    """
 
     def __init__(self, graph: Graph, target: Target, cost: Cost, fine: bool = False) -> None:
         self.graph, self.target, self.cost = graph, target, cost
         self.routes = routes(graph, cost)
         self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
-        self.network = Network(target)
-        self.known_seconds: dict[tuple[int, int], float] = {}
-        self.known_rates: dict[tuple[int, int], tuple[float, float, float]] = {}
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
         self.traffic = self._traffic()
-        self.neighbours: dict[int, list[tuple[int, Traffic]]] = defaultdict(list)
-        for (a, b), traffic in self.traffic.items():
-            self.neighbours[a].append((b, traffic))
-            self.neighbours[b].append((a, traffic))
+        self.around = self._around()
+        self.limit_s = float("inf")
+        self.mean_weight = SHARED_MEAN_WEIGHT if target.links.topology == "shared" else MEAN_WEIGHT
+        kinds, self.kind_of = _kinds(target)
+        self.seconds: Floats = np.array([[seconds(u, d, cost.precision) for d in kinds] for u in self.units]).reshape(len(self.units), len(kinds))
+        self.take_s: Floats = np.array([d.message_s for d in target.devices])
+        self.memory: Ints = np.array([u.memory_bytes for u in self.units], dtype=np.int64)
+        self.capacity: Ints = np.array([d.memory_bytes for d in target.devices], dtype=np.int64)
+        self.burst_s = target.links.overhead_s
+        self.byte_s = 1 / target.links.bytes_per_s / 2 if target.links.topology == "shared" else 0.0
+        """Busy seconds of each of two devices for a byte between them: one memory has no links that could carry it meanwhile."""
+        self.wires = Wires(target)
 
     def _traffic(self) -> dict[tuple[int, int], Traffic]:
         """Return (unit, unit) -> what goes between them, both ways together."""
@@ -62,67 +90,57 @@ class Problem:
                 pair[3] += 0.0 if route.direct else 2 * route.messages
         return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
 
-    def seconds(self, unit: Unit, device: int) -> float:
-        """Return the busy seconds an instance that `unit` costs on `device`."""
-        found = self.known_seconds.get((unit.id, device))
-        if found is None:
-            d = self.target.devices[device]
-            precision, together = self.cost.precision, d.messages_together
-            work = sum(d.seconds(matrix, vector, size, products / together, precision) for matrix, vector, size, products in unit.work)
-            found = work + d.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.tokens * d.message_s
-            self.known_seconds[unit.id, device] = found
-        return found
+    def _around(self) -> list[Around]:
+        found: list[list[tuple[int, Traffic]]] = [[] for _ in self.units]
+        for (a, b), traffic in self.traffic.items():
+            found[a].append((b, traffic))
+            found[b].append((a, traffic))
+        return [
+            Around(np.array([o for o, _ in near], dtype=np.int64), *(np.array([getattr(t, what) for _, t in near]) for what in Traffic.__struct_fields__))
+            for near in found
+        ]
 
-    def rate(self, a: int, b: int) -> tuple[float, float, float]:
-        """Return the busy seconds that a message, a burst, and a byte between devices `a` and `b` costs *each* of them.
+    def seconds_on(self, unit: int, device: int) -> float:
+        """Return the busy seconds an instance that a unit costs on a device."""
+        return float(self.seconds[unit, self.kind_of[device]])
 
-        Half of the messages are forward ones, which one side takes from its queue, half are their answers, which the other takes.
-        """
-        found = self.known_rates.get((a, b))
-        if found is None:
-            links = self.target.links
-            waiting = max(self.target.devices[a].message_s, self.target.devices[b].message_s) / 2
-            found = self.known_rates[a, b] = waiting, links.overhead_s, self.network.byte_s(a, b) / 2
-        return found
+    def cut_s(self, device: int, traffic: Traffic) -> float:
+        """Return the busy seconds of `device` for what it exchanges with another: it takes half of the messages from a queue."""
+        return float(traffic.messages * self.take_s[device] / 2 + traffic.bursts * self.burst_s + traffic.bytes * self.byte_s)
 
-    def add(self, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int], sign: int = 1) -> None:
-        """Add `unit` on `device`, with its traffic to what is placed already, to the devices' loads; `sign` -1 takes it away."""
-        loads[device] += sign * self.seconds(unit, device)
-        memory[device] += sign * unit.memory_bytes
-        overhead_s = self.target.devices[device].message_s
-        for other, traffic in self.neighbours[unit.id]:
-            there = choice[other]
-            if there == device:
-                loads[device] += sign * traffic.waiting * overhead_s
-            elif there >= 0:
-                per_message, per_burst, per_byte = self.rate(device, there)
-                each = sign * (traffic.messages * per_message + traffic.bursts * per_burst + traffic.bytes * per_byte)
-                loads[device] += each
-                loads[there] += each
-
-    def state(self, choice: Choice) -> tuple[list[float], list[int]]:
-        """Return the busy seconds an instance and the bytes of every device."""
-        loads, memory = [0.0] * self.n_devices, [0] * self.n_devices
-        seen = [-1] * len(choice)
-        for unit in self.units:
-            if choice[unit.id] >= 0:
-                self.add(unit, choice[unit.id], seen, loads, memory)
-                seen[unit.id] = choice[unit.id]
-        return loads, memory
-
-    def score(self, loads: list[float], memory: list[int]) -> Score:
-        """Return (bytes that do not fit, `objective`): smaller is better."""
-        return sum(max(0, used - d.memory_bytes) for used, d in zip(memory, self.target.devices)), objective(loads)
+    def objective(self, busy_s: Sequence[float] | Floats, link_s: float = 0.0) -> float:
+        """Return what placement makes small: the busiest device or link, and a share of the devices' mean."""
+        return max(max(busy_s), link_s) + self.mean_weight * float(sum(busy_s)) / len(busy_s)
 
 
-def objective(busy_s: Sequence[float]) -> float:
-    """Return what placement makes small: the busiest device, and half of the mean, so that a little speed is not bought with much traffic."""
-    return max(busy_s) + MEAN_WEIGHT * sum(busy_s) / len(busy_s)
+def _kinds(target: Target) -> tuple[list[Device], Ints]:
+    """Return the devices that differ in more than their name, and [devices] the number of each one's kind."""
+    numbers: dict[bytes, int] = {}
+    kinds: list[Device] = []
+    of = []
+    for device in target.devices:
+        number = numbers.setdefault(msgspec.json.encode(msgspec.structs.replace(device, name="")), len(kinds))
+        if number == len(kinds):
+            kinds.append(device)
+        of.append(number)
+    return kinds, np.array(of, dtype=np.int64)
+
+
+def seconds(unit: Unit, device: Device, precision: Precision) -> float:
+    """Return the busy seconds an instance that `unit` costs on `device`, without its messages to other units."""
+    together = device.messages_together
+    work = sum(device.seconds(matrix, vector, size, products / together, precision) for matrix, vector, size, products in unit.work)
+    return work + device.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.tokens * device.message_s
 
 
 def better(a: Score, b: Score) -> bool:
     """Whether score `a` is smaller than `b` by more than noise."""
-    return a[0] < b[0] or (a[0] == b[0] and a[1] < b[1] * (1 - 1e-9))
+    if a[0] != b[0]:
+        return a[0] < b[0]
+    noise = 1e-9 * abs(b[2])
+    if abs(a[1] - b[1]) > noise:
+        return a[1] < b[1]
+    return a[2] < b[2] - noise
 
 
 def rounded(value: float) -> float:
@@ -130,4 +148,4 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-__all__ = ["Choice", "Problem", "Score", "Traffic", "better", "objective", "rounded"]
+__all__ = ["Around", "Choice", "Floats", "Ints", "Problem", "Score", "Traffic", "better", "rounded", "seconds"]

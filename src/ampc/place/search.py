@@ -1,112 +1,190 @@
-"""Local search over choices of devices: a greedy start, moves and swaps, seeded shakes. Repeatable: the same problem gives the same choice."""
+"""Local search over choices of devices: starts, moves and swaps, seeded shakes. Repeatable: the same problem gives the same choice.
+
+It holds for any size: a move is found among all devices at once (`loads`), and rounds become fewer where there are many units.
+"""
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from ampc.place.problem import Choice, Problem, better
-from ampc.place.units import Unit
+import numpy as np
 
-MAX_ROUNDS = 50
-"""Rounds of local improvement; each makes the score better, and far fewer are needed in practice."""
+from ampc.place.loads import Loads
+from ampc.place.problem import Choice, Problem, Score, better
+
+POWERS = (8, 64)
+"""Of the soft maximum: first all devices count, then almost only the busiest."""
+MAX_ROUNDS = 30
+"""Rounds of moves with one power; far fewer are needed in practice."""
+MANY = 1_000
+"""Units from which on only the best start is improved further, in at most FEW_ROUNDS rounds."""
+FEW_ROUNDS = 3
 MAX_SWAPPED = 64
-"""Units up to which pairs are tried too."""
+"""Units up to which pairs are exchanged too."""
 MAX_SHAKES = 40
 """Random restarts from the best choice so far; fewer for programs of many layers."""
 
 
+def score_of(problem: Problem, choice: Choice) -> Score:
+    """Return the score of a complete choice, computed afresh."""
+    return Loads(problem, choice).score()
+
+
+def least(problem: Problem, choices: list[Choice]) -> Choice:
+    """Return the choice with the smallest score, the first of equal ones."""
+    best, best_score = choices[0], score_of(problem, choices[0])
+    for choice in choices[1:]:
+        score = score_of(problem, choice)
+        if better(score, best_score):
+            best, best_score = choice, score
+    return best
+
+
+# ------------------------------------------------------------------------------------------------------ starts
+
+
 def longest_first(problem: Problem, pinned: Mapping[int, int]) -> Choice:
     """Greedy: the unit with the most work goes where the busiest device stays fastest, given what is placed already."""
+    loads = _pinned_only(problem, pinned)
+    loads.scale_s = _scale(problem)
+    seconds = problem.seconds.min(axis=1)
+    share = seconds / (seconds.sum() or 1.0) + problem.memory / max(1, int(problem.capacity.sum()))
+    for unit in np.argsort(-share, kind="stable").tolist():
+        if unit not in pinned:
+            loads.put(unit, loads.best(unit))
+    return loads.taken()
+
+
+def along(problem: Problem, pinned: Mapping[int, int]) -> Choice:
+    """Cut the graph's own order into stretches of equal work, one a device: neighbours stay together."""
     choice = [-1] * len(problem.units)
-    loads, memory = problem.state(choice)
-    for unit in sorted(problem.units, key=lambda u: (u.id not in pinned, -problem.seconds(u, 0), u.id)):
-        options = [pinned[unit.id]] if unit.id in pinned else range(problem.n_devices)
-        choice[unit.id] = _best(problem, unit, options, choice, loads, memory)
-        problem.add(unit, choice[unit.id], choice, loads, memory)
+    seconds, memory = problem.seconds.min(axis=1), problem.memory
+    left, device = float(seconds.sum()), 0
+    spent, used = 0.0, 0
+    for unit in range(len(problem.units)):
+        share = left / (problem.n_devices - device)
+        full = spent + seconds[unit] / 2 > share or used + memory[unit] > problem.capacity[device]
+        if full and spent and device + 1 < problem.n_devices:
+            left, device, spent, used = left - spent, device + 1, 0.0, 0
+        choice[unit] = pinned.get(unit, device)
+        spent, used = spent + float(seconds[unit]), used + int(memory[unit])
     return choice
-
-
-def _best(problem: Problem, unit: Unit, options: Iterable[int], choice: Choice, loads: list[float], memory: list[int]) -> int:
-    """Return the device of `options` that gives the best score for a unit that is not placed; the first of several."""
-    best, best_score = -1, (0, 0.0)
-    for d in options:
-        problem.add(unit, d, choice, loads, memory)
-        now = problem.score(loads, memory)
-        problem.add(unit, d, choice, loads, memory, -1)
-        if best < 0 or better(now, best_score):
-            best, best_score = d, now
-    return best
 
 
 def together(problem: Problem, pinned: Mapping[int, int]) -> Choice:
     """Everything on one device: the best start where messages cost more than work."""
-    precision = problem.cost.precision
-    speed = [d.matrix_flops_per_s[precision] * d.cores for d in problem.target.devices]
-    fastest = max(range(problem.n_devices), key=lambda d: (speed[d], -d))
+    fastest = int(problem.seconds.sum(axis=0)[problem.kind_of].argmin())
     return [pinned.get(u.id, fastest) for u in problem.units]
 
 
-def improve(problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: bool = False) -> Choice:
-    """Move single units, then with `swaps` exchange pairs, as long as the score falls."""
+def _pinned_only(problem: Problem, pinned: Mapping[int, int]) -> Loads:
+    return Loads(problem, [pinned.get(u, -1) for u in range(len(problem.units))], POWERS[0])
+
+
+def _scale(problem: Problem) -> float:
+    """Return about what the busiest device will take."""
+    return max(float(problem.seconds.min(axis=1).sum()) / problem.n_devices, float(problem.seconds.min(axis=1).max(initial=0.0))) or 1.0
+
+
+def settle(problem: Problem, choice: Choice) -> Choice:
+    """Give each unit without a device that with which it exchanges most; one that exchanges with nobody goes to the least loaded device.
+
+    Those that are drawn most go first. That holds for the Source too: it sends a message for each element of an axis that a layer is applied to.
+    """
     choice = list(choice)
-    free = [u for u in problem.units if u.id not in pinned]
-    loads, memory = problem.state(choice)
-    best = problem.score(loads, memory)
-    for _ in range(MAX_ROUNDS):
-        before = best
-        for unit in free:
-            old = choice[unit.id]
-            _take(problem, unit, choice, loads, memory)
-            new = _best(problem, unit, _candidates(problem, unit, old, choice, loads), choice, loads, memory)
-            _put(problem, unit, new, choice, loads, memory)
-        if swaps and len(free) <= MAX_SWAPPED:
-            _swap(problem, free, choice, loads, memory)
-        loads, memory = problem.state(choice)  # afresh: differences gather rounding errors
-        best = problem.score(loads, memory)
-        if not better(best, before):
-            break
-    return choice
+    pull: list[dict[int, float]] = [{} for _ in choice]  # unit -> device -> how strongly it is drawn there
+    heap: list[tuple[float, int]] = []
+    loads = Loads(problem, choice)
+
+    def placed(unit: int) -> None:
+        near = problem.around[unit]
+        for other, strength in zip(near.units.tolist(), (256 * near.messages + near.bytes).tolist()):  # a message counts as some hundred bytes
+            if choice[other] < 0:
+                pull[other][choice[unit]] = pull[other].get(choice[unit], 0.0) + strength
+                heapq.heappush(heap, (-sum(pull[other].values()), other))
+
+    for unit, device in enumerate(choice):
+        if device >= 0:
+            placed(unit)
+    waiting = (u for u in range(len(choice)) if choice[u] < 0)
+    while True:
+        while heap and choice[heap[0][1]] >= 0:
+            heapq.heappop(heap)
+        if heap:
+            unit = heapq.heappop(heap)[1]
+            device = max(pull[unit], key=lambda d: (pull[unit][d], -d))
+        else:
+            unit = next((u for u in waiting if choice[u] < 0), -1)
+            if unit < 0:
+                return choice
+            device = int(loads.busy_s.argmin())
+        choice[unit] = device
+        loads.put(unit, device)
+        placed(unit)
 
 
-def _candidates(problem: Problem, unit: Unit, now: int, choice: Choice, loads: list[float]) -> list[int]:
-    """Return the devices worth trying, the present one first: its neighbours' and the least loaded one."""
-    found = dict.fromkeys((now, *(choice[o] for o, _ in problem.neighbours[unit.id] if choice[o] >= 0)))
-    found[min(range(problem.n_devices), key=loads.__getitem__)] = None
-    return list(found)
+# ------------------------------------------------------------------------------------------------- improvement
 
 
-def _swap(problem: Problem, free: list[Unit], choice: Choice, loads: list[float], memory: list[int]) -> None:
-    """Exchange the devices of pairs where that helps; changes its arguments."""
-    best = problem.score(loads, memory)
+def improve(problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: bool = False, rounds: int = MAX_ROUNDS) -> Choice:
+    """Move single units, then with `swaps` exchange pairs, as long as the score falls; the result is never worse."""
+    best, best_score = choice, score_of(problem, choice)
+    seconds = problem.seconds.min(axis=1)
+    free = [u for u in np.argsort(-seconds, kind="stable").tolist() if u not in pinned]
+    for power in POWERS:
+        for _ in range(rounds):
+            loads = Loads(problem, choice, power)  # afresh: differences gather rounding errors
+            before = loads.soft()
+            for unit in free:
+                old = loads.take(unit)
+                loads.put(unit, _moved(loads, unit, old))
+            if swaps and len(free) <= MAX_SWAPPED and power == POWERS[-1]:
+                _swap(loads, free)
+            after, choice, now = loads.soft(), loads.taken(), loads.score()
+            if better(now, best_score):
+                best, best_score = choice, now
+            if after[0] >= before[0] and after[1] >= before[1] * (1 - 1e-6):
+                break
+    return best
+
+
+def _moved(loads: Loads, unit: int, old: int) -> int:
+    """Return the device for a unit that was taken from `old`: another one only if that is better."""
+    new = loads.best(unit)
+    return old if new == old else loads.best(unit, only=(old, new))
+
+
+def _swap(loads: Loads, free: list[int]) -> None:
+    """Exchange the devices of pairs where that helps; changes `loads`."""
+    best = loads.soft()
     for i, a in enumerate(free):
         for b in free[i + 1 :]:
-            x, y = choice[a.id], choice[b.id]
+            x, y = int(loads.choice[a]), int(loads.choice[b])
             if x == y:
                 continue
-            _exchange(problem, a, b, y, x, choice, loads, memory)
-            now = problem.score(loads, memory)
-            if better(now, best):
+            _exchange(loads, a, b, y, x)
+            now = loads.soft()
+            if now[0] < best[0] or (now[0] == best[0] and now[1] < best[1] * (1 - 1e-9)):
                 best = now
             else:
-                _exchange(problem, a, b, x, y, choice, loads, memory)
+                _exchange(loads, a, b, x, y)
 
 
-def _exchange(problem: Problem, a: Unit, b: Unit, to_a: int, to_b: int, choice: Choice, loads: list[float], memory: list[int]) -> None:
-    for unit in (a, b):
-        _take(problem, unit, choice, loads, memory)
-    for unit, d in ((a, to_a), (b, to_b)):
-        _put(problem, unit, d, choice, loads, memory)
+def _exchange(loads: Loads, a: int, b: int, to_a: int, to_b: int) -> None:
+    loads.take(a)
+    loads.take(b)
+    loads.put(a, to_a)
+    loads.put(b, to_b)
 
 
-def _take(problem: Problem, unit: Unit, choice: Choice, loads: list[float], memory: list[int]) -> None:
-    device, choice[unit.id] = choice[unit.id], -1
-    problem.add(unit, device, choice, loads, memory, -1)
-
-
-def _put(problem: Problem, unit: Unit, device: int, choice: Choice, loads: list[float], memory: list[int]) -> None:
-    problem.add(unit, device, choice, loads, memory)
-    choice[unit.id] = device
+def search(problem: Problem, starts: list[Choice], pinned: Mapping[int, int]) -> Choice:
+    """Return the best choice that moves from `starts` lead to."""
+    if len(problem.units) < MANY:
+        return least(problem, [*starts, *(improve(problem, start, pinned, swaps=True) for start in starts)])
+    first = [improve(problem, start, pinned, rounds=1) for start in starts]
+    return improve(problem, least(problem, [*starts, *first]), pinned, rounds=FEW_ROUNDS)
 
 
 def shake(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice:
@@ -118,21 +196,21 @@ def shake(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice
     if problem.n_devices == 1 or not free:
         return choice
     draw = random.Random(0)
-    best, score = choice, problem.score(*problem.state(choice))
-    for _ in range(min(MAX_SHAKES, 4000 // len(free))):
+    best, score = choice, score_of(problem, choice)
+    for _ in range(min(MAX_SHAKES, 1500 // len(free))):
         trial = list(best)
         device = draw.randrange(min(problem.n_devices, 16))
         moved = [draw.choice(free)]
         for _ in range(draw.randrange(1, 2 + len(free) // 3)):
             unit = draw.choice(moved)
-            moved += [other for other, _ in problem.neighbours[unit] if other not in pinned and other not in moved][:1]
+            moved += [other for other in problem.around[unit].units.tolist() if other not in pinned and other not in moved][:1]
         for unit in moved:
             trial[unit] = device
         trial = improve(problem, trial, pinned)
-        now = problem.score(*problem.state(trial))
+        now = score_of(problem, trial)
         if better(now, score):
             best, score = trial, now
     return best
 
 
-__all__ = ["improve", "longest_first", "shake", "together"]
+__all__ = ["along", "improve", "least", "longest_first", "score_of", "search", "settle", "shake", "together"]

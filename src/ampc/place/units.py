@@ -6,6 +6,8 @@ forms a unit of its own with its neighbours. The Source is a unit, so that it ma
 
 from __future__ import annotations
 
+from math import prod
+
 import msgspec
 
 from ampc.ir.graph import Graph
@@ -18,8 +20,14 @@ from ampc.place.traffic import Route, is_stop
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
+<<<<<<< HEAD
     The rest is per instance, forward and backward together; `work` is (matrix FLOPs, vector FLOPs, bytes, `NodeCost.products`) of each node, for a
     device takes the longer of operations and bytes; `tokens` counts messages within the unit that wait in a queue.
+=======
+    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both;
+    `tokens` counts messages within the unit that wait in a queue. `layer_bytes`: weights, gradients and optimiser state; `value_bytes`: what its
+    nodes give, and the gradients of that, for all instances in flight.
+>>>>>>> 3d88bca (wip)
     """
 
     id: int
@@ -30,7 +38,12 @@ class Unit(msgspec.Struct, frozen=True):
     work: tuple[tuple[float, float, float, float], ...]
     update_flops: float
     tokens: float
-    memory_bytes: int
+    layer_bytes: int
+    value_bytes: int
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.layer_bytes + self.value_bytes
 
 
 class _Sets:
@@ -73,6 +86,16 @@ def units_of(graph: Graph, cost: Cost, ways: list[Route], fine: bool = False) ->
     return _built(graph, cost, sets, owner, ways)
 
 
+def in_flight(graph: Graph) -> int:
+    """Return how many instances are in flight at once, as the program says it (a run may say otherwise)."""
+
+    def setting(name: str, default: int) -> int:
+        given = graph.train.get(name, default)
+        return max(1, int(given)) if isinstance(given, int | float) else default  # a run refuses what is no number, by name
+
+    return setting("max_active_keys", 64) * setting("group", 1)
+
+
 def _layer_uses(graph: Graph, sets: _Sets) -> dict[str, int]:
     """Join all uses of each layer, and the members of a family that one node uses together; return layer -> one of its nodes."""
     owner: dict[str, int] = {}
@@ -111,6 +134,7 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
             work=tuple((c.matrix_flops, c.vector_flops, c.bytes, c.products) for c in costs if c.flops or c.bytes),
             update_flops=sum(cost.layers[n].update_flops for n in names),
             tokens=tokens.get(root, 0.0),
-            memory_bytes=sum(cost.layers[n].memory_bytes for n in names),
+            layer_bytes=sum(cost.layers[n].memory_bytes for n in names),
+            value_bytes=int(in_flight(graph) * sum(2.0 * prod(cost.messages[n, port]) for n in nodes for port in range(len(graph.by_id[n].outputs)))),
         ))
     return units
