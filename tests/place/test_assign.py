@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 import pytest
 
@@ -14,7 +12,9 @@ from ampc.ir.nodes import PPT, Loss, Metric, Output
 from ampc.passes.replicate import replicate
 from ampc.place import STRATEGIES, Placement, Target, guess, load_target, place
 from ampc.place.cost import estimate
-from ampc.place.problem import Problem, objective
+from ampc.place.loads import Loads
+from ampc.place.memory import devices_needed
+from ampc.place.problem import Problem
 from ampc.source import bundled_models, read_source
 from sample_graphs import list_reduction, two_arms
 
@@ -47,48 +47,30 @@ def test_every_node_has_a_device_and_a_layer_has_one(name: str, strategy: str, t
         if isinstance(n, Loss | Metric | Output):
             assert p.device_of[n.id] == p.device_of[n.inputs[0][0]]
     assert p.busy_s[p.bottleneck] == max(p.busy_s)
-    assert p.instances_per_s == pytest.approx(1 / max(p.busy_s), rel=1e-4)
+    assert p.instances_per_s == pytest.approx(1 / max(p.busy_s), rel=1e-4) or p.bottleneck_link
+    assert p.instances_per_s <= 1 / max(p.busy_s) * (1 + 1e-4)
     if len(hardware.devices) == 1:
         assert p.crossing_messages == 0
 
 
+HARDWARE = ("cpu-4", "cpu-8", "fpga_1tflops", "fpga_tiny_memory")
+
+
+@pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("name", bundled_models())
-def test_balanced_is_not_worse_than_dealing_or_one_device(name: str) -> None:
+def test_balanced_is_not_slower_than_dealing_and_not_worse_than_one_device(name: str, hardware: str) -> None:
     graph = compiler.compile_source(read_source(name), stop_after="passes").graph
     assert graph is not None
-    target = load_target("cpu-4")
-    best = objective(place(graph, target, "balanced").busy_s)
-    assert best <= objective(place(graph, target, "round_robin").busy_s) * (1 + 1e-5)
-    problem = Problem(graph, target, estimate(graph, guess(graph)))
-    assert best <= objective(problem.state([0] * len(problem.units))[0]) * (1 + 1e-5)
-
-
-@pytest.mark.parametrize("name", ["list_reduction", "mnist_mlp", "sentiment_tree_lstm"])
-def test_balanced_is_near_the_best_of_all_placements_of_units(name: str) -> None:
-    """Few units, so that every placement can be tried; single nodes may move too, which can only be better."""
-    graph = compiler.compile_source(read_source(name), stop_after="passes").graph
-    assert graph is not None
-    target = load_target("cpu-2")
-    problem = Problem(graph, target, estimate(graph, guess(graph)))
-    assert len(problem.units) <= 10
-    best = min(objective(problem.state(list(c))[0]) for c in itertools.product(range(2), repeat=len(problem.units)))
-    assert objective(place(graph, target).busy_s) <= best * (1 + 1e-5)
-
-
-def test_loads_kept_up_by_differences_equal_loads_computed_afresh() -> None:
-    graph = list_reduction()
-    target = load_target("cpu-4")
+    target = shrunk(load_target(hardware), 1 << 40)
+    best = place(graph, target, "balanced")
+    assert best.instances_per_s >= place(graph, target, "round_robin").instances_per_s * (1 - 1e-5)
     problem = Problem(graph, target, estimate(graph, guess(graph)), fine=True)
-    choice = [u % 4 for u in range(len(problem.units))]
-    loads, memory = problem.state(choice)
-    for unit in problem.units:
-        old, choice[unit.id] = choice[unit.id], -1
-        problem.add(unit, old, choice, loads, memory, -1)
-        choice[unit.id] = (old + 1) % 4
-        problem.add(unit, choice[unit.id], choice, loads, memory)
-    again, memory_again = problem.state(choice)
-    assert loads == pytest.approx(again)
-    assert memory == memory_again
+    dealt_s = 1 / place(graph, target, "round_robin").instances_per_s
+    together = Loads(problem, [0] * len(problem.units))
+    if together.busiest_s() <= dealt_s:
+        chosen = Loads(problem, [best.device_of[u.nodes[0]] for u in problem.units])
+        assert chosen.score()[2] <= together.score()[2] * (1 + 1e-5)
+    assert 0 <= best.gap < 1
 
 
 def test_round_robin_deals_layers_in_order() -> None:
@@ -132,15 +114,64 @@ def test_refusals() -> None:
     assert refused(list_reduction(devices=("gpu", "x", "core:0")), cpu2, "manual")[1] == (
         "layer `step` asks for device `x`, which target `cpu-2` lacks"
     )
-    code, message, _ = refused(list_reduction(), shrunk(cpu2, 100_000), "balanced")
-    assert (code, message) == ("AMP513", "device `core:0` of target `cpu-2` has 100,000 bytes, but its layers need 526,336")
+
+
+def test_what_does_not_fit_says_by_how_much_and_what_would_help() -> None:
+    cpu2 = load_target("cpu-2")
+    with pytest.raises(AmpError) as caught:
+        place(list_reduction(), shrunk(cpu2, 100_000))
+    d = max(caught.value.diagnostics, key=lambda d: any("`step`" in n for n in d.notes))
+    assert d.code == "AMP513"
+    assert "of target `cpu-2` has 100,000 bytes, but what is placed there needs " in d.message
+    assert d.message.endswith(" too many")
+    assert any(n.startswith("layer `step`: 526,336 bytes of weights, gradients and optimiser state, ") for n in d.notes)
+    assert "no number of devices of 100,000 bytes is enough, for `step` alone needs " in str(d.help)
+    assert "`columns = " in str(d.help)
+    values = sum(u.value_bytes for u in Problem(list_reduction(), cpu2, estimate(list_reduction(), guess(list_reduction()))).units)
+    with pytest.raises(AmpError) as caught:
+        place(list_reduction(), shrunk(load_target("cpu-1"), 600_000 + values // 2))
+    (d,) = caught.value.diagnostics
+    assert "devices like these would be enough" in str(d.help)
+    assert "it fits with 32 instances in flight (`max_active_keys`) instead of 64" in str(d.help)
+    assert "sgd" not in str(d.help)  # half of the layers' bytes are not enough
+    with pytest.raises(AmpError) as caught:
+        place(list_reduction(), shrunk(load_target("cpu-1"), 400_000 + values))
+    assert "it fits with `optimizer = sgd` in the `train:` block" in str(caught.value.diagnostics[0].help)
+
+
+def test_devices_needed() -> None:
+    assert devices_needed([3, 3, 3], 6) == 2
+    assert devices_needed([7], 6) is None
+    assert devices_needed([], 6) == 1
 
 
 def test_memory_is_kept_where_it_can_be() -> None:
     graph = list_reduction()
-    tight = shrunk(load_target("cpu-2"), 540_000)  # the step's layer takes 526,336
-    p = place(graph, tight)
-    assert all(used <= 540_000 for used in p.memory_bytes)
+    problem = Problem(graph, load_target("cpu-2"), estimate(graph, guess(graph)))
+    room = max(u.memory_bytes for u in problem.units) + 20_000
+    p = place(graph, shrunk(load_target("cpu-2"), room))
+    assert all(used <= room for used in p.memory_bytes)
+    assert sum(p.memory_bytes) == sum(u.memory_bytes for u in problem.units)
+
+
+def test_layers_are_put_where_the_command_line_says() -> None:
+    graph, cpu4 = list_reduction(devices=("core:3", "", "")), load_target("cpu-4")
+    of = device_of_layers(graph, place(graph, cpu4, at={"embed": "core:1", "head": "core:2"}))
+    assert (of["embed"], of["head"]) == ({1}, {2})
+    copies = replicate(list_reduction(replicas=2))
+    of = device_of_layers(copies, place(copies, cpu4, at={"step": "core:2", "step~1": "core:3"}))
+    assert (of["step~0"], of["step~1"]) == ({2}, {3})
+    with pytest.raises(AmpError) as caught:
+        place(graph, cpu4, at={"stop": "core:1"})
+    assert [(d.code, d.help) for d in caught.value.diagnostics] == [("AMP514", "did you mean `step`?")]
+
+
+def test_members_that_one_product_takes_can_not_be_told_apart() -> None:
+    graph = compiler.compile_source(read_source("qm9_ggsnn"), stop_after="passes").graph
+    assert graph is not None
+    with pytest.raises(AmpError) as caught:
+        place(graph, load_target("cpu-4"), at={"message.1": "core:1", "message.2": "core:2"})
+    assert caught.value.diagnostics[0].code == "AMP515"
 
 
 def test_each_arm_of_a_replicated_layer_is_on_one_device_and_they_are_on_different_ones() -> None:

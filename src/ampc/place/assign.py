@@ -206,8 +206,8 @@ def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
     if wrong:
         listed = "the layers are " + ", ".join(f"`{x.name}`" for x in graph.layers[:12]) + (", ..." if len(graph.layers) > 12 else "")
         raise AmpError([
-            Diagnostic("AMP514", f"there is no layer `{printable(name)}` to put on device `{printable(at[name])}`", help=did_you_mean(name, known) or listed)
-            for name in wrong
+            Diagnostic("AMP514", f"there is no layer `{printable(x)}` to put on device `{printable(at[x])}`", help=did_you_mean(x, known) or listed)
+            for x in wrong
         ])
     closest = {x: [n for n in sorted(names, key=len) if n in at] for x, names in families.items()}
     layers = tuple(msgspec.structs.replace(x, device=at[closest[x.name][-1]]) if closest[x.name] else x for x in graph.layers)

@@ -68,8 +68,25 @@ CODES: dict[str, Explanation] = {
         'head = Linear(hidden, classes, device = "core:1")',
     ),
     "AMP513": Explanation(
-        "the model does not fit the devices' memory",
+        "the program does not fit the devices' memory",
         "Weights, their gradients and the optimiser's state of each layer must fit the device that owns the layer, together with the "
-        "other layers there.",
+        "other layers there and with the values, and their gradients, that its nodes give for all instances in flight (`max_active_keys`). "
+        "The message says how much is missing on which device, the notes which layers are largest, the help what would make it fit: more "
+        "devices, an optimiser without state, fewer instances in flight, or a Linear split by columns.",
+        "big = Linear(2000, 2000)                 # --target fpga_tiny_memory: 5 MB a device",
+        "big = Linear(2000, 2000, columns = 16)   # a sixteenth of it on each",
+    ),
+    "AMP514": Explanation(
+        "`--at` names a layer that the program lacks",
+        "`--at LAYER=DEVICE` puts a layer of the program on a device of the target. A plain name stands for all copies of a layer and all members "
+        "of a family; `step~1` and `message.2` name one of them.",
+        "ampc place model.amp --at stop=core:1",
+        "ampc place model.amp --at step=core:1",
+    ),
+    "AMP515": Explanation(
+        "layers that one product takes together ask for different devices",
+        "Where a member of a family is picked for each element of an axis, all members are multiplied by one node, which is on one device.",
+        "ampc place qm9_ggsnn --at message.1=core:1 --at message.2=core:2",
+        "ampc place qm9_ggsnn --at message=core:1",
     ),
 }

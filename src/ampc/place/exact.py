@@ -16,9 +16,9 @@ from ampc.place.problem import Choice, Problem
 
 MOST_CHOICES = 320
 """Units times devices up to which the solver is asked."""
-MOST_COLUMNS = 3_000
+MOST_COLUMNS = 2_500
 """Variables of a program up to which it is."""
-EFFORT = 400_000_000
+EFFORT = 100_000_000
 """Nodes that are searched at most, times the square of the columns: about what their linear programs take."""
 
 
@@ -46,18 +46,17 @@ def solvable(problem: Problem) -> bool:
 
 
 def solve(problem: Problem, known: Choice, pinned: Mapping[int, int]) -> Solved:
-    """Return a choice better than `known`, which fits, or that there is none, with a lower bound of the objective."""
+    """Return a choice better than `known`, or None if the search finds none, with a lower bound of the objective of all that fit."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
-    now = Loads(problem, known)
-    at_most = now.score()[2]
+    missing, _, at_most = Loads(problem, known).score()
     simple = simple_bound(problem)
-    if simple >= at_most * (1 - 1e-9):
+    if not missing and simple >= at_most * (1 - 1e-9):
         return Solved(None, at_most)
     program = _Program(problem, pinned, scale_s=at_most)
-    program.objective_below(1.0 - 1e-7)
-    if np.isfinite(problem.limit_s):
+    if not missing:
+        program.objective_below(1.0 - 1e-7)
         program.high[0] = min(1.0, problem.limit_s / at_most)
     rows, columns, values = program.entries
     matrix = csr_array((values, (rows, columns)), shape=(len(program.below), program.n_columns))
@@ -66,16 +65,17 @@ def solve(problem: Problem, known: Choice, pinned: Mapping[int, int]) -> Solved:
         program.prices, integrality=program.integral, bounds=Bounds(program.low, program.high),
         constraints=LinearConstraint(matrix, program.above, program.below), options={"node_limit": nodes, "mip_rel_gap": 1e-7, "presolve": True},
     )  # fmt: skip
-    if result.status == 2:  # nothing is better
-        return Solved(None, at_most)
+    if result.status == 2:  # nothing is better, or nothing fits
+        return Solved(None, simple if missing else at_most)
     dual = result.mip_dual_bound
-    bound = max(simple, min(at_most, float(dual) * at_most)) if dual is not None and np.isfinite(dual) else simple
+    bound = max(simple, float(dual) * at_most) if dual is not None and np.isfinite(dual) else simple
+    bound = bound if missing else min(bound, at_most)
     if result.x is None:
         return Solved(None, bound)
     placed = result.x[1 : 1 + len(problem.units) * problem.n_devices].reshape(len(problem.units), problem.n_devices)
     choice: Choice = placed.argmax(axis=1).tolist()
     found = Loads(problem, choice).score()
-    better = found[:2] == (0, 0.0) and found[2] < at_most
+    better = found[0] == 0 and (missing > 0 or (found[1] == 0 and found[2] < at_most))
     return Solved(choice if better else None, min(bound, found[2]) if better else bound)
 
 
@@ -97,14 +97,16 @@ class _Program:
         self.below: list[float] = []
         self.busy: list[dict[int, float]] = [{} for _ in range(self.m)]
         self.wire: dict[int, dict[int, float]] = {}
-        positive = self._pairs() if _separable(problem) else self._arcs()
+        if _separable(problem):
+            self._pairs()
+        else:
+            self._arcs()
         self.low = np.zeros(self.n_columns)
         self.high = np.ones(self.n_columns)
+        self.high[0] = np.inf
         self.integral = np.zeros(self.n_columns)
         self.integral[1 : 1 + self.n * self.m] = 1
         self._units(pinned)
-        for column in positive:
-            self.high[column] = 1.0
         for terms in (*self.busy, *self.wire.values()):
             self.row({**terms, 0: -1.0}, -np.inf, 0.0)
         self.prices = np.zeros(self.n_columns)
@@ -167,13 +169,12 @@ class _Program:
             return [(order[0], list(range(1, self.m)))]
         return []
 
-    def _pairs(self) -> list[int]:
+    def _pairs(self) -> None:
         """Add, for each pair of units and each device, whether both are there; links of a star are loaded by what leaves their device."""
-        p, made = self.problem, []
+        p = self.problem
         for (a, b), t in p.traffic.items():
             for d in range(self.m):
                 both = self._fresh()
-                made.append(both)
                 xa, xb = self.x(a, d), self.x(b, d)
                 cut, waiting = p.cut_s(d, t), t.waiting * float(p.take_s[d])
                 for x in (xa, xb):
@@ -188,14 +189,11 @@ class _Program:
                         terms, seconds = self.wire.setdefault(link, {}), t.bytes / 2 * p.wires.byte_s(link)
                         for column, factor in ((xa, 1), (xb, 1), (both, -2)):
                             self._load(terms, column, factor * seconds)
-        return made
-
-    def _arcs(self) -> list[int]:
+    def _arcs(self) -> None:
         """Add, for each pair of units, whether one is on d and the other on d', with the links between."""
-        p, made = self.problem, []
+        p = self.problem
         for (a, b), t in p.traffic.items():
             at = [[self._fresh() for _ in range(self.m)] for _ in range(self.m)]
-            made += [c for line in at for c in line]
             for d in range(self.m):
                 self.row({**dict.fromkeys(at[d], 1.0), self.x(a, d): -1.0}, 0.0, 0.0)
                 self.row({**{line[d]: 1.0 for line in at}, self.x(b, d): -1.0}, 0.0, 0.0)
@@ -207,7 +205,5 @@ class _Program:
                     self._load(self.busy[e], at[d][e], p.cut_s(e, t))
                     for link in (*p.wires.path(d, e), *p.wires.path(e, d)):
                         self._load(self.wire.setdefault(link, {}), at[d][e], t.bytes / 2 * p.wires.byte_s(link))
-        return made
-
 
 __all__ = ["Solved", "simple_bound", "solvable", "solve"]

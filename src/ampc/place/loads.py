@@ -103,7 +103,8 @@ class Loads:
         return x
 
     def _root(self, total: float) -> float:
-        return self.scale_s * float(max(total, 0.0)) ** (1 / self.power)
+        root: float = max(total, 0.0) ** (1 / self.power)
+        return self.scale_s * root
 
     def best(self, unit: int, only: Iterable[int] = ()) -> int:
         """Return the device on which a unit that is not placed makes the soft score smallest, the first of equal ones; `only`: of these."""
@@ -111,7 +112,8 @@ class Loads:
         there = self.choice[near.units]
         known = there >= 0
         where, slot = np.unique(there[known], return_inverse=True)
-        messages, size, bursts, waiting = (np.bincount(slot, x[known], len(where)) for x in (near.messages, near.bytes, near.bursts, near.waiting))
+        sums: list[Floats] = [np.bincount(slot, x[known], len(where)) for x in (near.messages, near.bytes, near.bursts, near.waiting)]  # type: ignore[misc]  # its stub says int
+        messages, size, bursts, waiting = sums
         rest = bursts * p.burst_s + size * p.byte_s
         cut_here = messages * p.take_s[where] / 2 + rest
         own = p.seconds[unit][p.kind_of] + p.take_s * (messages.sum() / 2) + rest.sum()

@@ -25,9 +25,8 @@ def check_memory(problem: Problem, choice: Choice) -> None:
         )
         found.append(Diagnostic("AMP513", message, notes=_largest(problem, choice, d), help="; ".join(_remedies(problem))))
     if len(full) > MOST_LISTED:
-        found[-1] = Diagnostic(
-            "AMP513", found[-1].message, notes=(*found[-1].notes, f"{len(full) - MOST_LISTED} more devices have too little memory"), help=found[-1].help
-        )
+        notes = (*found[-1].notes, f"{len(full) - MOST_LISTED} more devices have too little memory")
+        found[-1] = Diagnostic("AMP513", found[-1].message, notes=notes, help=found[-1].help)
     raise AmpError(found)
 
 
@@ -51,8 +50,9 @@ def _remedies(problem: Problem) -> list[str]:
     capacity = int(problem.capacity.min())
     enough = devices_needed([u.memory_bytes for u in problem.units], capacity)
     if enough is None:
-        largest = max(problem.units, key=lambda u: u.memory_bytes)
-        remedies.append(f"no number of devices of {capacity:,} bytes is enough, for `{largest.layer or 'values'}` alone needs {largest.memory_bytes:,}")
+        largest = max(problem.units, key=lambda u: (u.layer_bytes > capacity, u.memory_bytes))
+        alone = f"`{largest.layer}` alone needs {largest.memory_bytes:,}" if largest.layer else f"values of one node take {largest.memory_bytes:,}"
+        remedies.append(f"no number of devices of {capacity:,} bytes is enough, for {alone}")
         if len(largest.layers) == 1 and problem.graph.layer[largest.layer].form == "linear":
             parts = -(-largest.layer_bytes // max(1, capacity - min(capacity - 1, largest.value_bytes)))
             remedies.append(f"`columns = {max(2, parts)}` splits that layer over several devices")

@@ -95,9 +95,9 @@ class Problem:
         for (a, b), traffic in self.traffic.items():
             found[a].append((b, traffic))
             found[b].append((a, traffic))
+        fields = Traffic.__struct_fields__
         return [
-            Around(np.array([o for o, _ in near], dtype=np.int64), *(np.array([getattr(t, what) for _, t in near]) for what in Traffic.__struct_fields__))
-            for near in found
+            Around(np.array([o for o, _ in near], dtype=np.int64), *(np.array([getattr(t, f) for _, t in near]) for f in fields)) for near in found
         ]
 
     def seconds_on(self, unit: int, device: int) -> float:

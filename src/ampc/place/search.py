@@ -197,7 +197,7 @@ def shake(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice
         return choice
     draw = random.Random(0)
     best, score = choice, score_of(problem, choice)
-    for _ in range(min(MAX_SHAKES, 1500 // len(free))):
+    for _ in range(min(MAX_SHAKES, 10_000 // (len(free) * problem.n_devices))):
         trial = list(best)
         device = draw.randrange(min(problem.n_devices, 16))
         moved = [draw.choice(free)]

@@ -20,14 +20,9 @@ from ampc.place.traffic import Route, is_stop
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
-<<<<<<< HEAD
     The rest is per instance, forward and backward together; `work` is (matrix FLOPs, vector FLOPs, bytes, `NodeCost.products`) of each node, for a
-    device takes the longer of operations and bytes; `tokens` counts messages within the unit that wait in a queue.
-=======
-    The rest is per instance, forward and backward together; `work` is (FLOPs, bytes) of each node, for a device takes the longer of both;
-    `tokens` counts messages within the unit that wait in a queue. `layer_bytes`: weights, gradients and optimiser state; `value_bytes`: what its
-    nodes give, and the gradients of that, for all instances in flight.
->>>>>>> 3d88bca (wip)
+    device takes the longer of operations and bytes; `tokens` counts messages within the unit that wait in a queue. `layer_bytes`: weights, gradients
+    and optimiser state; `value_bytes`: what its nodes give, and the gradients of that, for all instances in flight.
     """
 
     id: int

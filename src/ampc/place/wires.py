@@ -5,9 +5,6 @@ Devices that share one memory have none. Routes are those of `topology.Network`;
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from ampc.place.target import Target
 from ampc.place.topology import Network
 
@@ -58,10 +55,6 @@ class Wires:
     def name(self, link: int) -> str:
         """Return the link's name, which says between which devices it is."""
         return self.network.links[self.ids[link]].name
-
-    def seconds(self, bytes_by_link: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return [links] seconds for [links] bytes."""
-        return bytes_by_link * np.array(self._byte_s[: len(bytes_by_link)])
 
 
 __all__ = ["Wires"]
