@@ -110,7 +110,7 @@ class Problem:
 
     def objective(self, busy_s: Sequence[float] | Floats, link_s: float = 0.0) -> float:
         """Return what placement makes small: the busiest device or link, and a share of the devices' mean."""
-        return max(max(busy_s), link_s) + self.mean_weight * float(sum(busy_s)) / len(busy_s)
+        return max(float(max(busy_s)), link_s) + self.mean_weight * float(sum(busy_s)) / len(busy_s)
 
 
 def _kinds(target: Target) -> tuple[list[Device], Ints]:
