@@ -14,7 +14,10 @@ from ampc.diagnostics import did_you_mean, error
 from ampc.explanation import Explanation
 
 GROUPS = "1xx and 2xx models, 3xx graphs, 4xx passes, 5xx placement, 6xx manifests, 7xx runs, 8xx data, 9xx the command line"
-PACKAGES = ("frontend", "lower", "ir", "passes", "place", "manifest", "codegen", "data", "runtime", "simulate", "compiler", "view", "calibrate", "cli")
+PACKAGES = (
+    "frontend", "lower", "ir", "passes", "place", "manifest", "codegen", "data", "runtime",
+    "simulate", "compiler", "view", "calibrate", "cli",
+)  # fmt: skip
 
 
 @functools.cache

@@ -134,9 +134,8 @@ def test_nothing_is_lost_and_nothing_happens_before_its_time(
     form, nodes, devices, seed = shape
     flow = varied(synthetic(form, nodes, devices, take=take, frequency=float(batch), update_s=0.3, firing_s=0.2), devices, seed)
     on = target(devices, topology=topology, messages_per_firing=0 if take > 1 else 1, overhead_s=0.05)
-    values: dict[str, Any] = dict(
-        max_active_keys=in_flight, mode=mode, batch=batch, jitter=jitter, failures_per_s=failures, repair_s=3.0, seed=seed,
-    )  # fmt: skip
+    chance = {"jitter": jitter, "failures_per_s": failures, "repair_s": 3.0, "seed": seed}
+    values: dict[str, Any] = {"max_active_keys": in_flight, "mode": mode, "batch": batch, **chance}
     first, again = run(flow, on, n, **values), run(flow, on, n, **values)
     assert first.totals.seconds == again.totals.seconds and np.array_equal(first.staleness, again.staleness)
     if mode != "async":
