@@ -22,6 +22,13 @@ CODES: dict[str, Explanation] = {
         "the simulation does not fit this machine",
         "For each instance in flight the simulation keeps some words for every firing of the longest instance. Fewer in flight need less.",
     ),
+    "AMP554": Explanation(
+        "the paper's estimate does not apply",
+        "The formula is for a gated graph network: a loop with a square matrix for each kind of edge and a cell that takes message and state. "
+        "All its inputs are positive numbers.",
+        "ampc simulate list_reduction.amp --estimate",
+        "ampc simulate qm9_ggsnn.amp --estimate",
+    ),
     "AMP559": Explanation(
         "internal fault of the simulator",
         "Instances are in flight and nothing is on its way any more, or a message goes between devices that were not thought to communicate. Neither "
