@@ -19,7 +19,7 @@ from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import FieldRef, Loss, Metric, Through
 from ampc.manifest import Manifest
-from ampc.place import Placement, Target, load_target, place, usable_cores
+from ampc.place import Links, Placement, Target, load_target, place, usable_cores
 from ampc.runtime import weights
 from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
@@ -266,10 +266,11 @@ def stored_settings(folder: Path) -> dict[str, Value]:
 
 
 def cores(target: Target, n: int) -> Target:
-    """Return a target of `n` equal cores: the first CPU device of `target`, or of the bundled one."""
+    """Return a target of `n` equal cores of one host: the first CPU device of `target`, or of the bundled one."""
     base = target if any(d.kind == "cpu" for d in target.devices) else load_target("cpu-2")
     device = next(d for d in base.devices if d.kind == "cpu")
-    return Target(f"cpu-{n}", tuple(msgspec.structs.replace(device, name=f"core:{i}" if n > 1 else "core") for i in range(n)), base.links)
+    links = Links("shared", base.links.bytes_per_s, base.links.latency_s, base.links.overhead_s)
+    return Target(f"cpu-{n}", tuple(msgspec.structs.replace(device, name=f"core:{i}" if n > 1 else "core") for i in range(n)), links)
 
 
 def targets(graph: Graph) -> set[str]:

@@ -1,0 +1,138 @@
+"""What a node does row by row, how long a device takes for it, and what a precision changes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ampc import compiler
+from ampc.diagnostics import AmpError
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import PPT, AnyNode
+from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, terms
+from ampc.place.work import memory_bytes, product_flops
+from ampc.source import bundled_models, read_source, remember
+from sample_graphs import list_reduction
+
+DEVICE = Device(
+    name="d", kind="cpu", matrix_flops_per_s={"fp32": 100e9, "bf16": 200e9}, vector_flops_per_s=10e9, memory_bytes=1 << 30, message_overhead_s=2e-7,
+    firing_overhead_s=16e-7, matrix_half_rows=4.0, memory_bytes_per_s=1e9, cores=2,
+)  # fmt: skip
+
+
+def compiled(name: str) -> Graph:
+    graph = compiler.compile_source(read_source(name), stop_after="passes").graph
+    assert graph is not None
+    return graph
+
+
+def layer_node(graph: Graph, layer: str) -> AnyNode:
+    return next(n for n in graph.nodes if isinstance(n, PPT) and n.layer == layer)
+
+
+def test_a_matrix_product_is_apart_from_the_rest() -> None:
+    graph = list_reduction(hidden=128)
+    step = layer_node(graph, "step")
+    (term,) = terms(graph, step)
+    assert (term.axis, term.matrix_fwd, term.matrix_bwd, term.vector_fwd) == ("", 2 * 256 * 128, 4 * 256 * 128, 128)
+    assert term.bytes_fwd == 4 * (256 + 128)
+    assert product_flops(graph, step) == (2 * 256 * 128,)
+    assert terms(graph, step, "bf16")[0].bytes_fwd == 2 * (256 + 128)
+
+
+ROWS = """model rows():
+    instance:
+        axis item
+        x: float[item, 8]
+        y: float
+    wide = Linear(8, 16)
+    last = Linear(16, 1)
+    h = relu(wide(x))
+    s = last(sum(item, h))
+    loss squared(s, y)
+"""
+
+
+def test_rows_of_an_axis_are_counted_by_the_data() -> None:
+    source = remember("rows.amp", ROWS.encode(), "rows")
+    graph = compiler.compile_source(source, stop_after="passes").graph
+    assert graph is not None
+    wide = layer_node(graph, "wide")
+    assert {t.axis: t.matrix_fwd for t in terms(graph, wide) if t.matrix_fwd} == {"item": 2 * 8 * 16}
+    cost = estimate(graph, Statistics(axes={"item": AxisStatistics(5.0, 9.0)})).nodes[wide.id]
+    assert cost.fwd_matrix_flops == 5 * 2 * 8 * 16 * cost.fires
+    assert cost.product_flops == 2 * 8 * 16
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_means_follow_from_the_terms(name: str) -> None:
+    """A node whose payloads have one row costs its term times its firings."""
+    graph = compiled(name)
+    cost = estimate(graph, guess(graph))
+    for n in graph.nodes:
+        found = terms(graph, n)
+        assert all(min(t.matrix_fwd, t.matrix_bwd, t.vector_fwd, t.vector_bwd, t.bytes_fwd, t.bytes_bwd) >= 0 for t in found)
+        if all(t.axis == "" for t in found):
+            c = cost.nodes[n.id]
+            assert c.flops == pytest.approx(c.fires * sum(t.matrix_fwd + t.matrix_bwd + t.vector_fwd + t.vector_bwd for t in found))
+            assert c.bytes == pytest.approx(c.fires * sum(t.bytes_fwd + t.bytes_bwd for t in found))
+
+
+def test_seconds_of_a_device() -> None:
+    quiet = msgspec.structs.replace(DEVICE, memory_bytes_per_s=0.0, cores=1)
+    assert quiet.seconds(100e9, 0, 0) == 1.0
+    assert quiet.seconds(0, 10e9, 0) == 1.0
+    assert quiet.seconds(100e9, 10e9, 1e12) == 2.0
+    # 12 rows of a product: 12 of it and 4 rows of start-up.
+    assert quiet.seconds(12 * 1e6, 0, 0, product_flops=1e6) == pytest.approx(16e6 / 100e9)
+    assert quiet.seconds(100e9, 0, 0, precision="bf16") == 0.5
+    assert DEVICE.seconds(100e9, 0, 0) == 0.5
+    assert DEVICE.seconds(100e9, 0, 3e9) == 3.0
+
+
+def test_a_message_pays_its_share_of_a_firing() -> None:
+    one = msgspec.structs.replace(DEVICE, messages_per_firing=1, cores=1)
+    assert one.message_s == pytest.approx(2e-7 + 16e-7)
+    assert msgspec.structs.replace(one, messages_per_firing=0).message_s == pytest.approx(2e-7 + 1e-7)
+
+
+def test_a_precision_changes_rates_messages_and_memory() -> None:
+    graph = list_reduction(hidden=128)
+    mesh = load_target("fpga_mesh_4x4")
+    single, half = place(graph, mesh, precision="fp32"), place(graph, mesh, precision="bf16")
+    assert half.instances_per_s > 1.3 * single.instances_per_s
+    layer = graph.layer["step"]
+    parameters = 256 * 128 + 128
+    assert memory_bytes(layer, graph.train) == parameters * 16
+    assert memory_bytes(layer, graph.train, "bf16") == parameters * 12
+    assert estimate(graph, guess(graph), "fp16").messages[layer_node(graph, "step").id, 0][1] == 256
+    with pytest.raises(AmpError, match=r"AMP506.*target `cpu-2` states no bf16 rate for `core:0`, `core:1`"):
+        place(graph, load_target("cpu-2"), precision="bf16")
+
+
+def test_a_device_that_batches_little_pays_more_for_small_products() -> None:
+    graph = list_reduction(hidden=128)
+    slow = load_target("cpu-1")
+    device = msgspec.structs.replace(slow.devices[0], matrix_half_rows=16.0)
+    rates = [
+        place(graph, msgspec.structs.replace(slow, devices=(msgspec.structs.replace(device, messages_per_firing=n),))).instances_per_s
+        for n in (1, 4, 64)
+    ]
+    assert rates[0] < rates[1] < rates[2] < place(graph, slow).instances_per_s
+
+
+@pytest.mark.parametrize("target", bundled_targets())
+@pytest.mark.parametrize("model", ["list_reduction", "mnist_mlp", "sentiment_tree_lstm"])
+def test_every_bundled_target_takes_a_model_or_says_what_does_not_fit(model: str, target: str) -> None:
+    graph, hardware = compiled(model), load_target(target)
+    try:
+        p = place(graph, hardware, "round_robin")
+    except AmpError as e:
+        assert target == "fpga_tiny_memory"
+        assert {d.code for d in e.diagnostics} == {"AMP513"}
+        return
+    assert len(p.busy_s) == len(hardware.devices)
+    assert p.instances_per_s > 0
+    assert all(b >= 0 for b in p.busy_s)
+    # Fewer layers than devices: the others are idle, and said to be.
+    assert sum(b == 0 for b in p.busy_s) >= len(hardware.devices) - len(graph.nodes)
