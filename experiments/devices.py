@@ -61,7 +61,7 @@ def train(program: Any, data: tuple[Any, Any], devices: int, policy: str, seed: 
 
 
 def in_flight(devices: int) -> int:
-    return 2 * devices if devices > 1 else 1
+    return 4 * devices if devices > 1 else 1
 
 
 def table(a: argparse.Namespace) -> tuple[list[list[str]], list[dict[str, Any]]]:
@@ -132,7 +132,7 @@ def main(argv: list[str] | None = None) -> None:
         words = (
             f"A residual network of {DEPTH} layers on {a.instances:,} images of MNIST, plain SGD with a learning rate of {a.rate:g}, an update every "
             f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {a.seeds} seeds. Simulated devices of 1 TFLOP/s that work on one "
-            "image at a time, links that limit nothing, the layers placed by `balanced`; twice as many images in flight as there are devices. "
+            "image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as there are devices. "
             "`sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates."
         )
         picture = plot(points)
