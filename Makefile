@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
-EXTRAS ?= dev,digits
+EXTRAS ?= dev,digits,plots
 DEMO   := runs/demo
 PARTS  ?= list_reduction mnist ggsnn tree_lstm tokens oversubscription
 SHELL  := /bin/bash
@@ -61,7 +61,7 @@ bench: .venv-bench/.stamp ## speed beside PyTorch (installs it), into docs/bench
 	.venv-bench/bin/python -m benchmarks.run --write $(PARTS)
 
 experiments: $(VENV)/.stamp ## train every task to its target, async and sync (hours), into docs/results.md; TASKS="qm9 ..." for some
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),plots]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	$(BIN)/python -m experiments.run $(TASKS)
 
 golden: $(VENV)/.stamp ## rewrite the expected outputs of the golden tests; read the diff

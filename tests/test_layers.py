@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "simulate": BASE | {"until", "manifest", "ir", "place", "codegen", "data", "runtime"},
     "until": BASE | {"ir"},
     "compiler": BASE | {"until", "source", "frontend", "lower", "passes", "ir", "place", "manifest"},
-    "view": BASE | {"ir", "place", "manifest"},
+    "view": BASE | {"ir", "place", "manifest", "data", "runtime"},
     "calibrate": BASE | {"source", "compiler", "manifest", "place", "codegen", "runtime"},
     "artefact": BASE | {"compiler", "codegen", "view", "manifest", "ir", "place"},
     "api": BASE | {"source", "compiler", "manifest", "place", "runtime", "simulate"},

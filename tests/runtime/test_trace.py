@@ -80,6 +80,15 @@ def test_depths_and_instances_in_flight() -> None:
     assert (times.tolist(), flying.tolist()) == ([0.0, 0.5, 6.0], [1, 2, 1])
 
 
+def test_what_takes_a_message() -> None:
+    assert small().takers().tolist() == [1, 2]
+    assert small(arrived_s=[3.0, 5.5]).takers().tolist() == [1, -1]  # nothing takes it later
+    assert small(arrived_s=[np.nan, 5.0]).takers().tolist() == [-1, 2]
+    assert small(message_index=[1, 4]).takers().tolist() == [-1, 2]
+    twice = small(queue=[2, 2, 3], message_queue=[2, 2], message_index=[0, 0], sent_s=[0.0, 2.0], arrived_s=[0.0, 2.5], sender=[-1, 0])
+    assert twice.takers().tolist() == [0, 1]  # the state comes again when its place holds another instance
+
+
 def test_a_window_numbers_its_firings_anew() -> None:
     t = small().window(2.5, 5.5)
     assert t.start_s.tolist() == [3.0, 5.0]

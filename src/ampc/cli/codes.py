@@ -71,6 +71,10 @@ CODES: dict[str, Explanation] = {
         "ampc view m.amp -o m.svg", "ampc view m.amp -o m.dot",
     ),
     "AMP907": Explanation("the program that draws failed", "Write DOT and draw it with another Graphviz."),
+    "AMP908": Explanation(
+        "a window of time that can't be read", "A window is `A:B`, in seconds from the beginning of the pass; either may be left out.",
+        "ampc trace runs/first --window 5", "ampc trace runs/first --window 5:5.1 -o moment.perfetto-trace",
+    ),
     "AMP909": Explanation("no such data set", "`ampc data` without a name lists them all.", "ampc data listreduction", "ampc data list_reduction"),
     "AMP910": Explanation(
         "a model cannot be read", "The file is not there, is a folder, or may not be read. A bare name that is no file may be a bundled model.",
@@ -79,6 +83,12 @@ CODES: dict[str, Explanation] = {
     "AMP911": Explanation("a model that is too large", "A model has at most 1 MiB of text."),
     "AMP912": Explanation("a model that is not UTF-8", "Models are text in UTF-8. Was another file named, or one saved in an old encoding?"),
     "AMP913": Explanation("no such stage", "Stages are parse, check, lower, passes and place."),
+    "AMP915": Explanation(
+        "a trace of another program or placement",
+        "`ampc view --load` finds the nodes of a trace by the segments of the placement that ran. The program that is drawn has to be the one that "
+        "ran, placed on the same devices: as many cores as the run had workers, or the target that was simulated.",
+        "ampc view list_reduction.ampx --load runs/mnist-1", "ampc view mnist.ampx --load runs/mnist-1",
+    ),
     "AMP920": Explanation(
         "something else is where the output should go",
         "`ampc compile` replaces a folder that it wrote before from a file of the same name, and an empty one; one that it wrote from another file "
@@ -86,6 +96,10 @@ CODES: dict[str, Explanation] = {
         "ampc compile m.amp -o ~", "ampc compile m.amp -o ~/m.ampx",
     ),
     "AMP921": Explanation("a folder cannot be written", "The system refused: no space, no permission. What was there before is still there."),
+    "AMP925": Explanation(
+        "charts need matplotlib", "Gantt pictures and curves are drawn by matplotlib, which is an extra, since no run needs it.",
+        "pip install ampc", "pip install 'ampc[plots]'",
+    ),
     "AMP931": Explanation("out of memory", "The system had no memory left. Use a smaller model, fewer `max_active_keys`, or less data at a time."),
     "AMP932": Explanation("the system refused", "No space is left, or too many files are open."),
     "AMP970": Explanation(

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from ampc.cli.errors import OUTPUT, note
+from ampc.cli.trace import PERFETTO, parse_window, print_columns, write_perfetto
 from ampc.diagnostics import error
 
 if TYPE_CHECKING:
@@ -66,6 +68,10 @@ def run(
     infer: Annotated[bool, typer.Option("--infer", help="Predict with the weights of `--init`; no training.")] = False,
     evaluate: Annotated[bool, typer.Option("--evaluate", help="Loss and metrics with the weights of `--init`; no training.")] = False,
     split: Annotated[str | None, typer.Option(metavar="train|valid|test", help="What `--infer` and `--evaluate` read of a folder.")] = None,
+    trace: Annotated[bool | None, typer.Option("--trace", help="Record a training pass: `trace/` and a file for Perfetto in the run folder.")] = None,
+    trace_epoch: Annotated[int | None, typer.Option(metavar="N", help="Which epoch `--trace` and `--profile` are about (default: the last).")] = None,
+    trace_window: Annotated[str | None, typer.Option(metavar="A:B", help="Seconds of that pass that the file for Perfetto shows.")] = None,
+    profile: Annotated[bool | None, typer.Option("--profile", help="Say where the time of a training pass went.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as one JSON object on stdout.")] = False,
 ) -> None:
@@ -82,13 +88,15 @@ def run(
     flags: dict[str, Any] = {
         "epochs": epochs, "until": until, "workers": workers, "max_active_keys": max_active_keys, "min_update_frequency": min_update_frequency,
         "group": group, "group_by_length": group_by_length, "mode": mode, "driver": driver, "seed": seed, "optimizer": optimizer,
-        "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every,
+        "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every, "trace": trace, "trace_epoch": trace_epoch,
+        "profile": profile,
     }  # fmt: skip
     quiet = quiet or OUTPUT.quiet
     _check_flags(
         infer=infer, evaluate=evaluate, resume=resume, init=init, names=names, split=split, export_torch=export_torch, force=force, output=output,
-        valid=valid,
+        valid=valid, trace=trace, profile=profile, trace_epoch=trace_epoch, trace_window=trace_window,
     )  # fmt: skip
+    window = parse_window(trace_window)
     with _said(f"read {manifest}"):
         program = Program(load(manifest))
     options = program.options(flags, sets=settings or (), config=_config(config), resume=resume)
@@ -112,6 +120,8 @@ def run(
                 assert summary.run_folder is not None
                 program.load_weights(summary.run_folder)  # the best ones, as for `--init RUN_DIR`
                 program.save_weights(export_torch, names=names or "torch")
+            if options.trace and program.trace is not None and summary.run_folder is not None:
+                write_perfetto(program.trace, Path(summary.run_folder) / PERFETTO, window)
             _print_summary(summary, program, as_json)
             if summary.exit_code:
                 raise typer.Exit(summary.exit_code)
@@ -137,6 +147,11 @@ def _check_flags(**given: Any) -> None:
         (given["export_torch"] and (given["infer"] or given["evaluate"]), "`--export-torch` belongs to a training run", "leave it out"),
         (given["valid"] and (given["infer"] or given["evaluate"]), "`--valid` belongs to a training run", "give the file to `--data`"),
         (given["evaluate"] and given["output"], "`--evaluate` writes no file, but `-o` names one", "leave it out; `--json > FILE` keeps the figures"),
+        *(
+            (given[flag] and (given["infer"] or given["evaluate"]), f"`--{flag.replace('_', '-')}` is of a training pass", "leave it out")
+            for flag in ("trace", "profile", "trace_epoch", "trace_window")
+        ),
+        (given["trace_window"] and not given["trace"], "`--trace-window` is of the file that `--trace` writes", "add `--trace`"),
         (given["evaluate"] and given["force"], "`--force` overwrites, but `--evaluate` writes nothing", "leave it out"),
     ]
     for wrong, message, remedy in mistakes:
@@ -199,6 +214,7 @@ def _train(
     if OUTPUT.verbose:
         note(f"compiled kernels {summary.compile_s:.2f} s, trained and validated {summary.elapsed_s:.2f} s, in all {summary.wall_s:.2f} s")
     program.parameters = session.engine.parameters
+    program.trace, program.profile = session.observer.trace, session.observer.profile
     return summary
 
 
@@ -266,7 +282,8 @@ def _print_summary(s: Summary, program: Program, as_json: bool) -> None:
     from ampc.runtime.progress import number
 
     if as_json:
-        print(json.dumps(_finite(dataclasses.asdict(s))))
+        found = {} if program.profile is None else {"profile": msgspec.to_builtins(program.profile)}
+        print(json.dumps(_finite({**dataclasses.asdict(s), **found})))
         return
     how = {"epochs": "all epochs are done", "target": "the target is reached", "patience": "no better value", "interrupted": "interrupted"}.get(
         s.stopped, s.stopped
@@ -289,6 +306,13 @@ def _print_summary(s: Summary, program: Program, as_json: bool) -> None:
     if s.run_folder is not None:
         rows.append(("run folder", s.run_folder))
     _print_table(rows)
+    if program.profile is not None:
+        from ampc.runtime.profile import device_table, table
+
+        print()
+        print_columns(table(program.profile), left=3)
+        print()
+        print_columns(device_table(program.profile))
 
 
 def _print_table(rows: list[tuple[str, str]]) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from ampc.cli.compile import SetOption, StrategyOption, TargetOption, compile_model
 from ampc.cli.errors import note
+from ampc.cli.trace import load_of
 from ampc.diagnostics import did_you_mean, error, printable
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ def view_command(
     target: TargetOption = None,
     sets: SetOption = None,
     strategy: StrategyOption = "balanced",
+    load: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR|TRACE_DIR", help="Colour nodes by how loaded they were in a recorded or simulated pass.")
+    ] = None,
 ) -> None:
-    """Draw the graph: devices as clusters, node kinds told apart, forward and loop edges told apart."""
+    """Draw the graph: devices as clusters, node kinds (with `--load`: load) told apart, forward and loop edges told apart."""
     from ampc import view
     from ampc.manifest import write_atomic
 
@@ -49,7 +53,8 @@ def view_command(
         raise error("AMP904", f"`-o {printable(out)}` must end in one of {listed}", help=did_you_mean(form, forms), exit_code=2)
     manifest = _manifest(program, target, sets, strategy)
     placement = manifest.placement if devices else None
-    text = view.dot(manifest.graph, placement, manifest.target if devices else None, view.check_detail(detail.value))
+    loaded = load_of(load, manifest) if load is not None else None
+    text = view.dot(manifest.graph, placement, manifest.target if devices else None, view.check_detail(detail.value), loaded)
     if out == "-":
         sys.stdout.write(text)
         return

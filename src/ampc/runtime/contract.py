@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.plan import Plan
 from ampc.data.dataset import Dataset
 from ampc.runtime.events import Array, EpochResult, Progress
 from ampc.runtime.options import EngineOptions
@@ -22,6 +23,7 @@ class EngineLike(Protocol):
     compile_seconds: float
     learning_rate: float  # the base rate times the factor of a schedule
     trace: Trace | None  # of the last pass that was recorded
+    plan: Plan
 
     def bind(self, dataset: Dataset) -> None: ...
 

@@ -131,6 +131,9 @@ class RunOptions:
     checkpoint_every: int = _f(1, "int", "epochs between checkpoints; 0 writes only the last", low=0)
     checkpoint_instances: int = _f(0, "int", "also write one after so many instances within an epoch; 0 is never", low=0)
     keep: int = _f(3, "int", "checkpoints that are kept, beside the best", low=1, high=10_000)
+    trace: bool = _f(False, "bool", "write down all that happens in a training pass, as `trace/` of the run folder")
+    profile: bool = _f(False, "bool", "measure where the time of a training pass goes, into `report/profile.json` of the run folder")
+    trace_epoch: int = _f(0, "int", "the epoch that `trace` and `profile` are about; 0 is the last", low=0)
     per_layer: dict[str, dict[str, Value]] = dataclasses.field(default_factory=dict)
     origins: dict[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
@@ -386,8 +389,14 @@ def _check_together(o: RunOptions) -> None:
         mistakes.append(
             Diagnostic("AMP714", f"`staleness` is `{o.staleness}`, but `mode` `sync` has no staleness", help="leave `staleness` at `plain`")
         )
+    if o.trace_epoch and not (o.trace or o.profile):
+        mistakes.append(Diagnostic("AMP714", "`trace_epoch` is set, but neither `trace` nor `profile` is", help="add `--trace` or `--profile`"))
+    elif o.trace_epoch > o.epochs:
+        text = f"`trace_epoch` is {o.trace_epoch}, but the run has {o.epochs} epochs"
+        mistakes.append(Diagnostic("AMP714", text, help="epochs count from 1; 0 is the last"))
     if mistakes:
-        given = any(is_command(o.origins.get(name, "")) for name in ("group_by_length", "group", "mode", "staleness"))
+        together = ("group_by_length", "group", "mode", "staleness", "trace_epoch", "trace", "profile", "epochs")
+        given = any(is_command(o.origins.get(name, "")) for name in together)
         raise AmpError(mistakes, exit_code=2 if given else 1)
 
 

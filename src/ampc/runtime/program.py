@@ -25,9 +25,11 @@ from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
 from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve
 from ampc.runtime.predictions import output_types, with_integers
+from ampc.runtime.profile import Profile
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.session import Session
 from ampc.runtime.summary import Summary
+from ampc.runtime.trace import Trace
 
 Data = Any
 """A data folder, a file, a list of files, a pyarrow Table or RecordBatch, a list of dicts, or a `Dataset` that was read before."""
@@ -49,6 +51,9 @@ class Program:
         self.manifest = manifest
         self.graph = manifest.graph
         self.parameters: dict[str, Array] | None = None
+        self.trace: Trace | None = None
+        """Of the last training with `trace` or `profile` set; `profile` too."""
+        self.profile: Profile | None = None
         self._make = make_engine or self._real_engine
         self._last: tuple[EngineOptions, EngineLike] | None = None
 
@@ -223,6 +228,7 @@ class Program:
         finally:
             if session.made:
                 self.parameters = session.engine.parameters
+            self.trace, self.profile = session.observer.trace, session.observer.profile
 
     def evaluate(self, data: Data, *, split: str = "valid", on_event: Listener = ignore, **settings: Value) -> dict[str, float | None]:
         """Return the mean loss and the metrics on `data` (of a folder, on `split`); a metric that is undefined is None.

@@ -27,7 +27,10 @@ from ampc.runtime.events import Epoch
 from ampc.runtime.options import RunOptions, to_toml
 from ampc.runtime.weights import cannot_write, save_weights, write_bytes
 
-OWN = ("config.toml", "env.json", "metrics.jsonl", "summary.json", "weights.safetensors", "best.safetensors", checkpoint.FOLDER)
+OWN = (
+    "config.toml", "env.json", "metrics.jsonl", "summary.json", "weights.safetensors", "best.safetensors", checkpoint.FOLDER, "trace", "report",
+    "trace.perfetto-trace",
+)  # fmt: skip
 
 
 def version() -> str:

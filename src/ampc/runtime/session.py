@@ -27,7 +27,9 @@ from ampc.runtime.checkpoint import State
 from ampc.runtime.contract import EngineFactory, EngineLike, Order
 from ampc.runtime.events import Array, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
 from ampc.runtime.interrupts import Interrupts, StopNow
+from ampc.runtime.observer import Observer
 from ampc.runtime.options import RunOptions, is_command
+from ampc.runtime.order import ends, epoch_order
 from ampc.runtime.run_folder import RunFolder, version
 from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons
 from ampc.runtime.weights import shapes
@@ -84,6 +86,7 @@ class Session:
         self.state = _State()
         self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
         self.began = time.perf_counter()
+        self.observer = Observer(options)
         self._engine: EngineLike | None = None
 
     def _conditions(self) -> until.Condition | None:
@@ -190,6 +193,9 @@ class Session:
                 if validation is None:
                     self.on_event(Note(self._unvalidated()))
                 self._epochs(training, validation, interrupts)
+            said = self.observer.finish(self.engine, training, None if self.folder is None else self.folder.path)
+            if said:
+                self.on_event(Note(said))
         except StopNow as stop:
             self._finish("interrupted", stop.exit_code)
             raise
@@ -245,11 +251,15 @@ class Session:
         self.on_event(Phase("train", epoch, o.epochs, training.n))
         first_rate = o.learning_rate * schedule.factor(o, *schedule.tick(o, epoch, training.n, 0))
         elapsed = state.elapsed_s
-        for stop_at in _ends(o, training.n, len(state.ledger)):
+        for stop_at in ends(o, training.n, len(state.ledger)):
             done = len(state.ledger)
             self._set_rate(schedule.factor(o, *schedule.tick(o, epoch, training.n, done)))
             part, todo = todo[: stop_at - done], todo[stop_at - done :]
-            result, seconds = self._timed(training, part, train=True, epoch=epoch, on_progress=self._shifted(training.n), stop=interrupts.requested)
+            how = {"record": True} if self.observer.wants(epoch) else {}
+            shown = self._shifted(training.n)
+            result, seconds = self._timed(training, part, train=True, epoch=epoch, on_progress=shown, stop=interrupts.requested, **how)
+            if how:
+                self.observer.add(epoch, state.elapsed_s, self.engine.trace)
             finished = part if result.instances_done is None else np.asarray(result.instances_done, np.int64)
             state.parts.append(dataclasses.replace(result, seconds=seconds, instances_done=None))
             state.ledger = np.concatenate([state.ledger, finished])
@@ -466,23 +476,6 @@ class Session:
 
 
 # ------------------------------------------------------------------------------------------ small pieces
-
-
-def epoch_order(n: int, seed: int, epoch: int, shuffle: bool) -> Order:
-    """Return int64 [n], the order of an epoch: drawn from the seed and the epoch alone, or 0, 1, ... without `shuffle`."""
-    if not shuffle:
-        return np.arange(n, dtype=np.int64)
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, epoch]))).permutation(n).astype(np.int64)
-
-
-def _ends(o: RunOptions, n: int, done: int) -> list[int]:
-    """Return the positions in the epoch, beyond `done`, at which a pass has to drain; the last is n (none if all is done)."""
-    ends = {n}
-    if o.checkpoint_instances:
-        ends.update(range(o.checkpoint_instances, n, o.checkpoint_instances))
-    if schedule.moves_within_epoch(o):
-        ends.update(range(0, n, -(-n // schedule.PARTS)))
-    return sorted(e for e in ends if e > done)
 
 
 def _not_empty(dataset: Dataset) -> None:

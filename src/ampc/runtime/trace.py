@@ -42,6 +42,11 @@ def _type(name: str) -> Any:
     return np.float64 if name.endswith("_s") or name == "message_bytes" else np.int64 if name in _LONG else np.int32
 
 
+def _token(queue: Ints, slot: Ints, index: Longs) -> Longs:
+    """Return queue, slot and index in one number, as the engine has them."""
+    return (queue.astype(np.int64) << 48) | (slot.astype(np.int64) << 28) | index
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trace:
     """What a pass did. Times in seconds from its beginning; virtual time for simulated runs.
@@ -157,6 +162,28 @@ class Trace:
         steps = np.concatenate([np.ones(len(self.admitted_s), np.int64), -np.ones(len(ends), np.int64)])
         order = np.lexsort((steps, times))  # at the same time, who retires makes room first
         return times[order], np.cumsum(steps[order])
+
+    def takers(self) -> Ints:
+        """Return int32 [k]: the firing that took the token which each message made ready or helped to; -1 if the log holds none.
+
+        It is the first one from the message's arrival on that took this state of this instance from this queue.
+        """
+        tokens = _token(self.queue[self.taken_firing], self.taken_slot, self.taken_index)
+        messages = _token(self.message_queue, self.message_slot, self.message_index)
+        kind = np.repeat([0, 1], [len(messages), len(tokens)])  # a message comes before what takes it at the same time
+        times = np.concatenate([self.arrived_s, self.start_s[self.taken_firing]])
+        order = np.lexsort((kind, times, np.concatenate([messages, tokens])))
+        token, kind = np.concatenate([messages, tokens])[order], kind[order]
+        number = np.concatenate([np.full(len(messages), -1, np.int64), self.taken_firing])[order]
+        place = np.where(kind == 1, np.arange(len(order)), len(order))
+        after = np.minimum.accumulate(place[::-1])[::-1]  # the next one that takes
+        found = np.minimum(after, max(0, len(order) - 1))
+        taker = np.where((after < len(order)) & (token[found] == token), number[found], -1) if len(order) else number
+        out = np.full(len(messages), -1, np.int32)
+        asked = order[kind == 0]
+        out[asked] = taker[kind == 0]
+        out[np.isnan(self.arrived_s)] = -1
+        return out
 
     def activity(self) -> dict[str, Floats]:
         """Return float64 [devices] for each of: "busy" within firings, "waiting" for messages between two of them, "overhead" of the other time

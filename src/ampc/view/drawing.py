@@ -21,6 +21,7 @@ from ampc.ir.nodes import (
     Source, Split, Through, Type, Ungroup, Within,
 )
 from ampc.place import Placement, Target
+from ampc.view.load import Load, amount, percent
 from ampc.view.words import describe, field_words, shape
 
 Detail = Literal["paper", "layers"]
@@ -62,14 +63,19 @@ STYLES: dict[str, Style] = {
 }
 
 
-def dot(graph: Graph, placement: Placement | None = None, target: Target | None = None, detail: Detail = "paper") -> str:
-    """Return the picture of `graph` in DOT; with a placement, devices are clusters and carry their predicted load."""
-    return _Drawing(graph, placement, target, detail).text()
+def dot(
+    graph: Graph, placement: Placement | None = None, target: Target | None = None, detail: Detail = "paper", load: Load | None = None
+) -> str:
+    """Return the picture of `graph` in DOT; with a placement, devices are clusters and carry their predicted load.
+
+    With a `load`, nodes are coloured by it in place of their kinds, devices carry that of the trace, and edges between devices their bytes.
+    """
+    return _Drawing(graph, placement, target, detail, load).text()
 
 
 def drawn_nodes(graph: Graph, detail: Detail = "paper") -> int:
     """Return how many of the graph's nodes the picture shows."""
-    return len(_Drawing(graph, None, None, detail).drawn()[0])
+    return len(_Drawing(graph, None, None, detail, None).drawn()[0])
 
 
 def text(value: str) -> str:
@@ -83,11 +89,12 @@ class _Edge(msgspec.Struct, frozen=True):
     type: Type
     loop: bool
     label: str = ""
+    port: int = 0
 
 
 class _Drawing:
-    def __init__(self, graph: Graph, placement: Placement | None, target: Target | None, detail: Detail) -> None:
-        self.graph, self.placement, self.target, self.detail = graph, placement, target, detail
+    def __init__(self, graph: Graph, placement: Placement | None, target: Target | None, detail: Detail, load: Load | None) -> None:
+        self.graph, self.placement, self.target, self.detail, self.load = graph, placement, target, detail, load
         self.kinds: list[str] = []
         self.drawing = pydot.Dot(graph_type="digraph", **_quoted(
             bgcolor="white", pad="0.3", nodesep="0.28", ranksep="0.42", fontname=FONT, fontsize="11", labelloc="t", labeljust="l", newrank="true",
@@ -125,9 +132,12 @@ class _Drawing:
         if self.placement is None:
             return out
         for i, name in enumerate(self.placement.devices):
-            busy = self.placement.busy_s[i] if i < len(self.placement.busy_s) else 0.0
-            most = max(self.placement.busy_s, default=0.0)
-            load = f"  {100 * busy / most:.0f} % busy" if most > 0 else ""
+            if self.load is not None:
+                load = f"  {100 * self.load.devices.get(i, 0.0):.0f} % of the time busy"
+            else:
+                busy = self.placement.busy_s[i] if i < len(self.placement.busy_s) else 0.0
+                most = max(self.placement.busy_s, default=0.0)
+                load = f"  {100 * busy / most:.0f} % busy" if most > 0 else ""
             label = f'<<B>{text(name)}</B><FONT COLOR="{MUTED}">{load}</FONT>>'
             out.append(pydot.Cluster(str(i), label=label, **_quoted(
                 style="filled,rounded", fillcolor=DEVICE_FILLS[i % len(DEVICE_FILLS)], color=DEVICE_LINES[i % len(DEVICE_LINES)],
@@ -146,6 +156,12 @@ class _Drawing:
             below = ""  # its fields are drawn
         below = below.partition(" of ")[0] if self.detail == "layers" else below
         settings = {"shape": style.shape, "fillcolor": style.fill, "color": style.line, "fontcolor": style.ink}
+        if self.load is not None:
+            share = self.load.nodes.get(node.id)
+            settings["fillcolor"], settings["fontcolor"] = self.load.colours(node.id)
+            settings["color"] = MUTED
+            if share is not None and not isinstance(node, Bcast):
+                below = f"{below}{' · ' if below else ''}{percent(share)}"
         settings["tooltip"] = _plain(f"{node.id}: {kind} {' '.join(node.origin[:1])}")
         match node:
             case Bcast():
@@ -206,12 +222,14 @@ class _Drawing:
                 continue
             if self.detail == "paper":
                 loop = self._closes_loop(reader, entry)
-                found[source, reader * 1000 + entry, loop] = _Edge(source, reader, self.graph.type_of((source, port)), loop, self._port(source, port))
+                found[source, reader * 1000 + entry, loop] = _Edge(
+                    source, reader, self.graph.type_of((source, port)), loop, self._port(source, port), port
+                )  # fmt: skip
                 continue
             cols = self.graph.type_of((source, port)).cols
             for end, at, loop, width in self._ends((reader, entry), drawn, cols):
                 read = self.graph.type_of(self.graph.by_id[end].inputs[at])
-                edge = _Edge(source, end, msgspec.structs.replace(read, cols=width if read.cols else 0), loop, self._port(source, port))
+                edge = _Edge(source, end, msgspec.structs.replace(read, cols=width if read.cols else 0), loop, self._port(source, port), port)
                 if edge.type.cols > 0:
                     found.setdefault((source, end, loop), edge)
         return list(found.values())
@@ -290,7 +308,9 @@ class _Drawing:
                 settings["constraint"] = "false"
         if self._crosses(edge):
             settings["arrowhead"] = "normalnormal"
+        carried = self.load.bytes.get((edge.source, edge.port)) if self.load is not None and self._crosses(edge) else None
         shown = " ".join(x for x in (edge.label, shape(edge.type) if edge.type.cols else "") if x)
+        shown += f" · {amount(carried)}" if carried else ""
         if shown:
             settings["label"] = ""
         return pydot.Edge(f"n{edge.source}", f"n{edge.reader}", **(_quoted(**settings) | ({"label": f"< {text(shown)}>"} if shown else {})))
@@ -310,7 +330,11 @@ class _Drawing:
             facts.append(where + (f" of {text(self.target.name)}" if self.target else ""))
             if self.placement.instances_per_s:
                 facts.append(f"predicted {self.placement.instances_per_s:,.0f} instances/s")
+        if self.load is not None:
+            facts.append(text(self.load.title))
         swatches = [_swatch(STYLES[k].fill if k != "Bcast" else STYLES[k].line, STYLES[k].line, STYLES[k].text) for k in STYLES if k in self.kinds]
+        if self.load is not None:
+            swatches = [_swatch(fill, MUTED, words) for fill, words in self.load.legend()]
         lines = [_stroke(INK, "message (columns)", "&#8594;")]
         if any(e.type.rows for e in edges):
             lines.append(_stroke(INK, "message of many rows", '<FONT POINT-SIZE="15">&#8594;</FONT>'))
@@ -319,7 +343,8 @@ class _Drawing:
         if any(e.loop for e in edges):
             lines.append(_stroke(LOOP, "back in a loop", "- -"))
         if any(self._crosses(e) for e in edges):
-            lines.append(_stroke(INK, "between devices", "&#187;"))
+            carried = " (bytes/instance)" if self.load is not None and self.load.bytes else ""
+            lines.append(_stroke(INK, f"between devices{carried}", "&#187;"))
         cells = swatches + lines
         rows = "".join(f"<TR>{''.join(cells[i : i + 5])}</TR>" for i in range(0, len(cells), 5))
         return (

@@ -1,0 +1,143 @@
+"""Where the time of a pass went: by segment and direction, and by device, from its trace and the cost model.
+
+A node does not fire by itself: those of a segment run back to back, so times are those of segments. Floating-point operations are the cost
+model's, with the means of the data that ran.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ampc.codegen.plan import Plan, Segment
+from ampc.ir.graph import Graph
+from ampc.place import Cost, Statistics, estimate
+from ampc.runtime.trace import Trace
+from ampc.runtime.weights import write_bytes
+
+FILE = "report/profile.json"
+FORM = 1
+
+
+class QueueProfile(msgspec.Struct, frozen=True):
+    """Of one segment (`nodes` of the graph) and direction. `seconds` with `update_s`, those in which its layers updated themselves.
+
+    rows: of the widest node, tokens times mean rows. flops: of all firings, without updates. share: of all time within firings.
+    """
+
+    segment: int
+    title: str
+    nodes: tuple[int, ...]
+    device: str
+    direction: Literal["forward", "backward"]
+    firings: int
+    tokens: int
+    rows: float
+    seconds: float
+    update_s: float
+    flops: float
+    share: float
+
+    @property
+    def flops_per_s(self) -> float:
+        """Without the updates; 0 if there was no time."""
+        seconds = self.seconds - self.update_s
+        return self.flops / seconds if seconds > 0 else 0.0
+
+
+class DeviceProfile(msgspec.Struct, frozen=True):
+    """Seconds of a pass: within firings, waiting for messages between two, otherwise between two, before the first and after the last."""
+
+    name: str
+    busy_s: float
+    waiting_s: float
+    overhead_s: float
+    idle_s: float
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """A pass over `instances` in `seconds`. `ordered_s`: updates that no firing made. `dropped`: events that the trace lacks."""
+
+    model: str
+    driver: str
+    instances: int
+    seconds: float
+    queues: tuple[QueueProfile, ...]
+    devices: tuple[DeviceProfile, ...]
+    ordered_s: float = 0.0
+    dropped: int = 0
+    form: int = FORM
+
+
+def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
+    """Return the profile of a pass of the program that `plan` is of; queues that never fired are left out."""
+    cost = estimate(plan.graph, statistics)
+    firings, tokens, seconds = trace.by_queue()
+    update_s = np.bincount(trace.queue, trace.update_s, len(firings)) if len(trace.update_s) else np.zeros(len(firings))
+    whole = float(seconds.sum())
+    queues = []
+    for s in plan.segments:
+        rows, forward, backward = _per_token(plan.graph, cost, statistics, s)
+        for q, direction, flops in ((2 * s.id, "forward", forward), (2 * s.id + 1, "backward", backward)):
+            if firings[q]:
+                device = next((trace.devices[d] for d in trace.device[trace.queue == q][:1]), "")
+                queues.append(
+                    QueueProfile(
+                        s.id, s.title, tuple(n.id for n in s.nodes), device, direction, int(firings[q]), int(tokens[q]), rows * int(tokens[q]),  # type: ignore[arg-type]  # one of the two words above
+                        float(seconds[q]), float(update_s[q]), flops * int(tokens[q]), float(seconds[q]) / whole if whole else 0.0,
+                    )
+                )  # fmt: skip
+    spent = trace.activity()
+    devices = tuple(
+        DeviceProfile(name, *(float(spent[what][d]) for what in ("busy", "waiting", "overhead", "idle"))) for d, name in enumerate(trace.devices)
+    )
+    ordered_s = float(seconds[2 * len(plan.segments)])
+    return Profile(plan.graph.name, trace.driver, len(trace.instance), trace.seconds, tuple(queues), devices, ordered_s, trace.dropped)
+
+
+def _per_token(graph: Graph, cost: Cost, statistics: Statistics, segment: Segment) -> tuple[float, float, float]:
+    """Return (rows of the widest node, forward FLOPs, backward FLOPs) of one token of a segment."""
+    rows, forward, backward = 1.0, 0.0, 0.0
+    for node in segment.nodes:
+        c = cost.nodes.get(node.id)
+        if c is None or c.fires <= 0:
+            continue
+        forward += c.fwd_flops / c.fires
+        backward += c.bwd_flops / c.fires
+        if c.product_flops > 0:
+            rows = max(rows, c.fwd_matrix_flops / (c.fires * c.product_flops))
+        for t in node.outputs:
+            axis = statistics.axes.get(t.rows)
+            rows = max(rows, axis.mean if axis is not None else 1.0)
+    return rows, forward, backward
+
+
+def write(folder: Path, found: Profile) -> None:
+    """Write `report/profile.json` into a run folder."""
+    path = folder / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+
+
+def table(found: Profile) -> list[tuple[str, ...]]:
+    """Return the rows of a table for people: a heading, then a row for each segment and direction, the slowest first."""
+    rows: list[tuple[str, ...]] = [("segment", "", "device", "tokens", "tokens/firing", "rows/firing", "seconds", "updates", "GFLOP/s", "share")]
+    for q in sorted(found.queues, key=lambda q: -q.seconds):
+        rows.append((
+            f"{q.segment} {q.title}", q.direction, q.device, f"{q.tokens:,}", f"{q.tokens / q.firings:.1f}", f"{q.rows / q.firings:.0f}",
+            f"{q.seconds:.4f}", f"{100 * q.update_s / q.seconds:.0f} %" if q.seconds > 0 else "",
+            f"{q.flops_per_s / 1e9:.2f}" if q.flops else "", f"{100 * q.share:.1f} %",
+        ))  # fmt: skip
+    return rows
+
+
+def device_table(found: Profile) -> list[tuple[str, ...]]:
+    """Return the rows of a table for people: a heading, then how each device spent the pass."""
+    rows: list[tuple[str, ...]] = [("device", "busy", "waiting for messages", "between firings", "before and after")]
+    whole = found.seconds or 1.0
+    for d in found.devices:
+        rows.append((d.name, *(f"{100 * s / whole:.1f} %" for s in (d.busy_s, d.waiting_s, d.overhead_s, d.idle_s))))
+    return rows

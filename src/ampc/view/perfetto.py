@@ -1,0 +1,269 @@
+"""A trace as a file for Perfetto (ui.perfetto.dev): firings as slices by device, counters, and arrows from senders to receivers.
+
+Protobuf `TrackEvent`s with times in whole nanoseconds: slices of a track nest or are apart, begin one after the other, and last at least 1 ns.
+The size is bounded: a trace that is too long is cut off at the end, and arrows are sampled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ampc.data.write import replacing
+from ampc.diagnostics import printable
+from ampc.runtime.trace import Trace
+
+if TYPE_CHECKING:
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
+
+MOST_BYTES = 64 << 20
+MOST_FLOWS = 20_000
+FIRST_BYTES = 110
+"""What a firing takes about, slices and counters together: the first guess at what fits."""
+PASS = 1
+"""Process of what belongs to no device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """What a file holds: firings, arrows, bytes; and how much of the window was left out for its size."""
+
+    firings: int
+    flows: int
+    size_bytes: int
+    left_out: int
+
+
+def write(
+    trace: Trace, path: str | Path, *, window: tuple[float, float] | None = None, most_bytes: int = MOST_BYTES, most_flows: int = MOST_FLOWS
+) -> Written:
+    """Write what happened within `window` (seconds; None: all) to `path`, in at most `most_bytes`. Raises AmpError AMP824 if it can't."""
+    whole = trace if window is None else trace.window(*window)
+    total = len(whole.start_s)
+    begin = window[0] if window is not None else 0.0
+    room = total if total * FIRST_BYTES <= most_bytes else most_bytes // FIRST_BYTES
+    while True:
+        part = whole
+        if room < total:
+            part = whole.window(begin, float(np.sort(whole.start_s)[room]))
+        data, flows = _bytes(part, most_flows)
+        if len(data) <= most_bytes or room == 0:
+            break
+        room = int(room * 0.9 * most_bytes / len(data))
+    path = Path(path)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+    return Written(len(part.start_s), flows, len(data), total - len(part.start_s))
+
+
+def _bytes(trace: Trace, most_flows: int) -> tuple[bytes, int]:
+    """Return the file, and how many arrows it has."""
+    takers = trace.takers()
+    order = np.lexsort((trace.start_s, trace.device))
+    devices, first = np.unique(trace.device[order], return_index=True)
+    groups = np.split(order, first[1:]) if len(order) else []
+    times = np.zeros((len(order), 2), np.int64)
+    for mine in groups:
+        times[mine] = np.stack(nanoseconds(trace.start_s[mine], trace.end_s[mine]), axis=1)
+    flows = _flows(trace, takers, times[:, 0], most_flows)
+    out = _Out(trace, takers, times, flows)
+    for d, mine in zip(devices.tolist(), groups, strict=True):
+        out.device(d, mine)
+    out.instances()
+    return out.data.getvalue(), len(flows)
+
+
+def nanoseconds(start_s: npt.NDArray[np.float64], end_s: npt.NDArray[np.float64]) -> tuple[list[int], list[int]]:
+    """Return (start, end) of a device's firings in whole nanoseconds: none is empty, and each begins after the one before it has ended.
+
+    Firings of less than a nanosecond, which virtual time may have, move those behind them on.
+    """
+    starts, ends = np.rint(start_s * 1e9).astype(np.int64).tolist(), np.rint(end_s * 1e9).astype(np.int64).tolist()
+    last = 0
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        starts[k] = max(start, last)
+        ends[k] = last = max(end, starts[k] + 1)
+    return starts, ends
+
+
+def _flows(trace: Trace, takers: npt.NDArray[np.int32], start: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """Return (sending firing, receiving firing) of messages whose ends are both there, at most `most`, evenly picked; each pair once.
+
+    An arrow that would point back, since times are rounded, is left out.
+    """
+    kept = np.flatnonzero((trace.sender >= 0) & (takers >= 0))
+    pairs = np.unique(np.stack([trace.sender[kept], takers[kept]], axis=1), axis=0) if len(kept) else np.zeros((0, 2), np.int32)
+    pairs = pairs[start[pairs[:, 0]] < start[pairs[:, 1]]]
+    if len(pairs) > most:
+        pairs = pairs[np.linspace(0, len(pairs) - 1, most).astype(np.int64)] if most else pairs[:0]
+    return [(int(a), int(b)) for a, b in pairs]
+
+
+class _Out:
+    """Writes the packets. Each device has a sequence of its own, in which names are sent once."""
+
+    def __init__(self, trace: Trace, takers: npt.NDArray[np.int32], times: npt.NDArray[np.int64], flows: list[tuple[int, int]]) -> None:
+        from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackEvent
+
+        self.trace, self.takers, self.times = trace, takers, times
+        self.sends: dict[int, list[int]] = {}
+        self.takes: dict[int, list[int]] = {}
+        for number, (a, b) in enumerate(flows, start=1):
+            self.sends.setdefault(a, []).append(number)
+            self.takes.setdefault(b, []).append(number)
+        self.data = io.BytesIO()
+        self.packet: TracePacket = TracePacket()
+        self.begin, self.end, self.counter = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_COUNTER
+        self.names = trace.names()
+        self.cleared: set[int] = set()
+        self.sequence = 0
+        self.said: dict[tuple[str, str], int] = {}
+
+    # ------------------------------------------------------------------------------------------------ tracks
+
+    def device(self, d: int, mine: npt.NDArray[np.int64]) -> None:
+        """Write a device: a process with a thread of its firings `mine`, in order of start, and how many tokens wait there."""
+        t = self.trace
+        process, thread, waiting = 4 * d + 8, 4 * d + 9, 4 * d + 10
+        self._begin(d + 2)
+        self._process(process, d + 2, t.devices[d])
+        packet = self._new(None)
+        packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = thread, process
+        packet.track_descriptor.thread.pid, packet.track_descriptor.thread.tid = d + 2, d + 2
+        packet.track_descriptor.thread.thread_name = "firings"
+        self._put()
+        starts, ends = self.times[mine, 0].tolist(), self.times[mine, 1].tolist()
+        queues, tokens, updates = t.queue[mine].tolist(), t.tokens[mine].tolist(), t.updates[mine].tolist()
+        spent = np.rint(t.update_s[mine] * 1e9).astype(np.int64).tolist() if len(t.update_s) else [0] * len(mine)
+        for k, firing in enumerate(mine.tolist()):
+            packet = self._new(starts[k])
+            event = packet.track_event
+            event.type, event.track_uuid = self.begin, thread
+            event.name_iid = self._interned(packet, "event_names", self.names[queues[k]])
+            category = "update" if queues[k] == 2 * len(t.segments) else "backward" if queues[k] & 1 else "forward"
+            event.category_iids.append(self._interned(packet, "event_categories", category))
+            for name, value in (("tokens", tokens[k]), ("updates", updates[k])):
+                if value:
+                    note = event.debug_annotations.add()
+                    note.name_iid, note.int_value = self._interned(packet, "debug_annotation_names", name), value
+            event.flow_ids.extend(self.sends.get(firing, ()))
+            event.terminating_flow_ids.extend(self.takes.get(firing, ()))
+            self._put()
+            if spent[k] > 0 and ends[k] - starts[k] >= 3:
+                self._slice(max(starts[k] + 1, ends[k] - 1 - spent[k]), ends[k] - 1, thread, "update")
+            self._slice_end(ends[k], thread)
+        self._counter(waiting, process, "tokens waiting", self._waiting(mine, starts))
+
+    def instances(self) -> None:
+        """Write how many instances are in flight."""
+        self._begin(1)
+        self._process(PASS, 1, f"pass ({self.trace.driver})")
+        times, flying = self.trace.in_flight()
+        samples = zip(np.rint(times * 1e9).astype(np.int64).tolist(), flying.tolist(), strict=True)
+        self._counter(2, PASS, "instances in flight", samples)
+
+    def _process(self, uuid: int, pid: int, name: str) -> None:
+        packet = self._new(None)
+        packet.track_descriptor.uuid = uuid
+        packet.track_descriptor.process.pid, packet.track_descriptor.process.process_name = pid, printable(name)
+        self._put()
+
+    def _counter(self, uuid: int, process: int, name: str, samples: Any) -> None:
+        """Write a counter; of samples at one time the last."""
+        packet = self._new(None)
+        packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid, packet.track_descriptor.name = uuid, process, name
+        packet.track_descriptor.counter.SetInParent()
+        self._put()
+        last: dict[int, int] = {}
+        for time, value in samples:
+            last[time] = value
+        before = None
+        for time in sorted(last):
+            if last[time] == before:
+                continue
+            before = last[time]
+            packet = self._new(time)
+            packet.track_event.type, packet.track_event.track_uuid, packet.track_event.counter_value = self.counter, uuid, before
+            self._put()
+
+    def _slice(self, start: int, end: int, thread: int, name: str) -> None:
+        packet = self._new(start)
+        packet.track_event.type, packet.track_event.track_uuid = self.begin, thread
+        packet.track_event.name_iid = self._interned(packet, "event_names", name)
+        self._put()
+        self._slice_end(end, thread)
+
+    def _slice_end(self, time: int, thread: int) -> None:
+        packet = self._new(time)
+        packet.track_event.type, packet.track_event.track_uuid = self.end, thread
+        self._put()
+
+    def _waiting(self, mine: npt.NDArray[np.int64], starts: list[int]) -> Iterator[tuple[int, int]]:
+        """Yield (nanoseconds, tokens that wait) at the device of `mine`: in each of its queues as many as when it last fired; if that is not
+        recorded, the messages that no firing has taken yet."""
+        t = self.trace
+        if len(t.waiting):
+            last: dict[int, int] = {}
+            total = 0
+            for k, firing in enumerate(mine.tolist()):
+                q, left = int(t.queue[firing]), int(t.waiting[firing]) - int(t.tokens[firing])
+                total += left - last.get(q, 0)
+                last[q] = left
+                yield starts[k], total
+            return
+        here = (t.receiver_device == t.device[mine[0]]) & np.isfinite(t.arrived_s)
+        takers = self.takers[here]
+        times = np.concatenate([t.arrived_s[here], t.start_s[takers[takers >= 0]]])
+        steps = np.repeat([1, -1], [int(here.sum()), int((takers >= 0).sum())])
+        order = np.argsort(times, kind="stable")
+        yield from zip(np.rint(times[order] * 1e9).astype(np.int64).tolist(), np.cumsum(steps[order]).tolist(), strict=True)
+
+    # ------------------------------------------------------------------------------------------------ packets
+
+    def _begin(self, sequence: int) -> None:
+        """Begin a sequence: what was interned in another is unknown in it."""
+        self.sequence, self.said = sequence, {}
+
+    def _interned(self, packet: Any, table: str, name: str) -> int:
+        """Return the number of a name, which the packet says if none before it has."""
+        number = self.said.get((table, name))
+        if number is None:
+            number = self.said[table, name] = len(self.said) + 1
+            entry = getattr(packet.interned_data, table).add()
+            entry.iid, entry.name = number, printable(name)
+        return number
+
+    def _new(self, time: int | None) -> Any:
+        packet = self.packet
+        packet.Clear()
+        packet.trusted_packet_sequence_id = self.sequence
+        if time is not None:
+            packet.timestamp = time
+        if self.sequence in self.cleared:
+            packet.sequence_flags = packet.SEQ_NEEDS_INCREMENTAL_STATE
+        else:
+            self.cleared.add(self.sequence)
+            packet.sequence_flags = packet.SEQ_INCREMENTAL_STATE_CLEARED
+        return packet
+
+    def _put(self) -> None:
+        body = self.packet.SerializeToString()
+        self.data.write(b"\x0a" + _varint(len(body)) + body)  # field 1 of a Trace: a packet
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+__all__ = ["MOST_BYTES", "Written", "nanoseconds", "write"]
