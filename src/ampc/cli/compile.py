@@ -134,6 +134,19 @@ def parse_sets(sets: list[str]) -> dict[str, int | float | bool]:
     return out
 
 
+def parse_at(texts: list[str]) -> dict[str, str]:
+    """Return `LAYER=DEVICE` texts as layer -> device; raises AmpError AMP902. A device's name may hold any characters."""
+    out: dict[str, str] = {}
+    for text in texts:
+        layer, equals, device = text.partition("=")
+        if not equals or not layer.strip() or not device:
+            raise error("AMP902", f"`--at {printable(text)}` expects `LAYER=DEVICE`", help="for instance `--at head=core:1`", exit_code=2)
+        if layer.strip() in out:
+            raise error("AMP902", f"`--at` gives `{printable(layer.strip())}` twice", exit_code=2)
+        out[layer.strip()] = device
+    return out
+
+
 def _value(name: str, text: str) -> int | float | bool:
     if text in ("true", "false"):
         return text == "true"
@@ -260,4 +273,4 @@ def _layer_costs(done: Compilation) -> dict[str, LayerCost]:
 if TYPE_CHECKING:
     from ampc.place import LayerCost
 
-__all__ = ["compile_model", "emitted", "parse_sets", "placement_table", "register", "statistics_from"]
+__all__ = ["compile_model", "emitted", "parse_at", "parse_sets", "placement_table", "register", "statistics_from"]

@@ -5,15 +5,17 @@ Parses flags, calls the library, prints; nothing else.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampc.cli.compile import compile_model
+from ampc.cli.compile import DisableOption, compile_model, parse_at
 from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import error, printable
 
@@ -29,6 +31,8 @@ class Precision(StrEnum):
     fp16 = "fp16"
 
 
+Found = tuple[dict[str, Any], float, Any]
+"""A report, the rate that the placement allows, the trace."""
 TRACED = 1_000_000
 """Firings that `--trace` keeps."""
 PATH_EVENTS = 200_000
@@ -48,11 +52,15 @@ def simulate(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the run, or a parameter of a `.amp` model. Repeatable.")
     ] = None,
+    at: Annotated[list[str] | None, typer.Option("--at", metavar="LAYER=DEVICE", help="Put a layer on a device. Repeatable.")] = None,
+    disable: DisableOption = None,
     cost_only: Annotated[bool, typer.Option("--cost-only", help="No numerics: times and messages alone, for large networks.")] = False,
     instances: Annotated[int, typer.Option(metavar="N", min=0, help="Use the first N training instances; 0 is all.")] = 0,
     epochs: Annotated[int, typer.Option(metavar="N", min=1, help="Passes over them.")] = 1,
     validate: Annotated[bool, typer.Option("--validate", help="Validate after each epoch, with the folder's valid.*.")] = False,
-    mode: Annotated[str | None, typer.Option(metavar="async|sync", help="`sync` drains before every update.")] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="async|sync|filled", help="`sync` drains before every update; `filled` (cost only) does not.")
+    ] = None,
     max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
     precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number sent.")] = Precision.fp32,
     jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
@@ -69,6 +77,7 @@ def simulate(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier run folder or file.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="With `--sweep`: curves as .svg or .png.")] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep every event of the last training pass here.")] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Print the AMPNet paper's formula for a gated graph network beside it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")] = False,
 ) -> None:
     """Train in virtual time on the devices of a target, with the numbers of a real run, and say how busy devices and links were."""
@@ -76,45 +85,68 @@ def simulate(
     from ampc.simulate import study
     from ampc.simulate.simulator import Conditions
 
-    _check(data, sweep, plot, trace, output, force, cost_only, epochs, validate)
+    _check(data, sweep, plot, trace, output, force, cost_only, epochs, validate, mode)
     assert data is not None
-    program = _Source(model, data, sets or [])
+    program = _Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
     hardware = study.Hardware(
         load_target(target) if target is not None else manifest.target if program.compiled else this_machine(), strategy,
-        Conditions(precision.value, jitter, failures, repair, seed, TRACED if trace is not None else 0 if sweep or cost_only else PATH_EVENTS),
+        Conditions(precision.value, jitter, failures, repair, seed, TRACED if trace is not None else 0 if sweep else PATH_EVENTS),
+        parse_at(at or []),
     )  # fmt: skip
-    flags = {"epochs": epochs, "mode": mode, "max_active_keys": max_active_keys, "seed": seed, **({} if validate else {"until": "", "watch": ""})}
+    flags = {"epochs": epochs, "mode": None if cost_only else mode, "max_active_keys": max_active_keys, "seed": seed}
+    if not validate:  # nothing to judge by
+        flags |= {"until": "", "watch": ""}
+    one: Callable[..., Found] = partial(_cost_only, how=mode or "async") if cost_only else _real
     if sweep:
         axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]
         program.refuse([name for name, _ in axes])
-        _sweep(axes, program, hardware, flags, instances, cost_only, output, plot, force, as_json)
+        _sweep(axes, program, hardware, flags, instances, one, output, plot, force, as_json)
         return
-    one = _cost_only if cost_only else _real
-    found, predicted, log = one(manifest, hardware, program.options(manifest, flags), data, instances, validate, output, force, told=True)
+    options = program.options(manifest, flags)
+    found, predicted, log = one(manifest, hardware, options, data, instances, validate, output, force, told=True)
     if trace is not None:
         log.save(trace)
+    formula = _formula(manifest, hardware, data, instances) if estimate else None
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(found if formula is None else {**found, "estimate": formula[1]}))
     else:
         from ampc.simulate.report import text
 
+        if formula is not None:
+            print("\n".join(["the paper's estimate, one device for each heavy operation:", *formula[0], ""]))
         print(text(found, predicted), end="")
+
+
+def _formula(manifest: Manifest, hardware: Hardware, data: Path, instances: int) -> tuple[list[str], dict[str, Any]]:
+    """Return the paper's estimate for the program and the data that are simulated, as lines and as data."""
+    from ampc.place import measure
+    from ampc.runtime.program import Program
+    from ampc.simulate import study
+    from ampc.simulate.estimate import estimate, inputs_of
+
+    training = study.first(Program(manifest).read(data), instances)
+    fastest = max(d.matrix_flops_per_s[hardware.conditions.precision] * d.cores for d in hardware.target.devices)
+    found = estimate(inputs_of(manifest.graph, measure(manifest.graph, training), fastest))
+    return found.lines(), {**dataclasses.asdict(found), "graphs_per_s": found.graphs_per_s, "bits_per_s": found.bits_per_s}
 
 
 class _Source:
     """What is simulated: a compiled program, or a model that can be compiled with other parameters."""
 
-    def __init__(self, model: str, data: Path, sets: list[str]) -> None:
+    def __init__(self, model: str, data: Path, sets: list[str], disable: list[str], target: str | None, strategy: str) -> None:
         from ampc.manifest import is_manifest_path, load
 
-        self.model, self.data = model, data
+        self.model, self.data, self.disable, self.target, self.strategy = model, data, disable, target, strategy
         self.compiled = is_manifest_path(model)
         self._given = load(model) if self.compiled else None
         names = set() if self._given is not None else set(compile_model(model, stop_after="lower").graph.parameters)  # type: ignore[union-attr]  # lowered
         self.parameters = [s for s in sets if s.partition("=")[0].strip() in names]
         self.settings = [s for s in sets if s not in self.parameters]
         self._made: dict[str, Manifest] = {}
+        if self.compiled and disable:
+            remedy = "compile it again with `ampc compile --disable-pass`, or give the `.amp` file"
+            raise error("AMP719", "`--disable-pass` belongs to a model that is compiled now", help=remedy, exit_code=2)
 
     def manifest(self, changed: Mapping[str, Value]) -> Manifest:
         """Return the program with other values of its parameters."""
@@ -124,7 +156,7 @@ class _Source:
         key = "\n".join(own)
         if key not in self._made:
             data = str(self.data) if self.data.is_dir() else None
-            made = compile_model(self.model, sets=own, data=data).manifest
+            made = compile_model(self.model, target=self.target, strategy=self.strategy, sets=own, data=data, disable=self.disable).manifest
             assert made is not None
             self._made[key] = made
         return self._made[key]
@@ -144,7 +176,7 @@ class _Source:
 
 def _check(
     data: Path | None, sweep: list[str] | None, plot: Path | None, trace: Path | None, output: str | None, force: bool, cost_only: bool, epochs: int,
-    validate: bool,
+    validate: bool, mode: str | None,
 ) -> None:  # fmt: skip
     mistakes = [
         (data is None, "a simulation needs data: its lengths decide what is computed", "add `--data DIR`; `ampc data` makes the bundled data sets"),
@@ -156,6 +188,9 @@ def _check(
         (cost_only and validate, "`--cost-only` computes no numbers that could be validated", "leave one of them out"),
         (cost_only and bool(output) and not sweep, "`--cost-only` makes no weights for a run folder", "`--json > FILE` keeps the figures"),
         (force and not output, "`--force` overwrites what `-o` names", "add `-o PATH`, or leave it out"),
+        (mode == "filled" and not cost_only, "`--mode filled` is simulated without numerics only", "add `--cost-only`"),
+        (mode not in (None, "async", "sync", "filled"), "`--mode` expects `async`, `sync` or `filled`", "leave it out for `async`"),
+        (cost_only and epochs > 1, "`--cost-only` computes nothing that a second epoch would change", "leave `--epochs` out"),
         (bool(sweep) and validate, "`--validate` belongs to a single run", "leave it out"),
     ]  # fmt: skip
     for wrong, message, remedy in mistakes:
@@ -166,7 +201,7 @@ def _check(
 def _real(
     manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool = False, output: str | None = None,
     force: bool = False, told: bool = False,
-) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
+) -> Found:  # fmt: skip
     from ampc.runtime.events import ignore
     from ampc.runtime.program import Program
     from ampc.runtime.progress import Display
@@ -194,26 +229,28 @@ def _real(
 
 def _cost_only(
     manifest: Manifest, hardware: Hardware, options: RunOptions, data: Path, instances: int, validate: bool = False, output: str | None = None,
-    force: bool = False, told: bool = False,
-) -> tuple[dict[str, Any], float, Any]:  # fmt: skip
-    raise NotImplementedError
+    force: bool = False, told: bool = False, how: str = "async",
+) -> Found:  # fmt: skip
+    from ampc.runtime.program import Program
+    from ampc.simulate import study
+
+    training = study.first(Program(manifest).read(data), instances)
+    placement, result, found = study.cost_only(manifest, hardware, options, training, how)
+    return {**found, "target": hardware.target.name, "most_in_flight": result.in_flight}, placement.instances_per_s, result.trace
 
 
 def _sweep(
-    axes: list[tuple[str, list[Any]]], program: _Source, hardware: Hardware, flags: Mapping[str, Any], instances: int, cost_only: bool,
-    output: str | None, plot: Path | None, force: bool, as_json: bool,
+    axes: list[tuple[str, list[Any]]], program: _Source, hardware: Hardware, flags: Mapping[str, Any], instances: int,
+    one: Callable[..., Found], output: str | None, plot: Path | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from ampc.simulate import study
 
     if output is not None and Path(output).exists() and not force:
         raise error("AMP719", f"`{printable(output)}` exists", help="give another path, or `--force`", exit_code=2)
-    one = _cost_only if cost_only else _real
-    placements: list[Any] = []
 
     def simulated(manifest: Manifest, on: Hardware, settings: Mapping[str, Any]) -> dict[str, Any]:
         options = program.options(manifest, {**flags, **settings})
         found, predicted, _ = one(manifest, on, options, program.data, instances)
-        placements.append(predicted)
         return {**study.row(found, predicted), **{f"train_{k}": v for k, v in found.get("training", {}).items()}}
 
     rows = []

@@ -39,9 +39,12 @@ class Instance:
 class DatasetLike(Protocol):
     """The part of a data set that an instance is cut from (its layout is described in docs/ir.md)."""
 
-    axes: dict[str, np.ndarray[Any, Any]]
-    inner: dict[str, np.ndarray[Any, Any]]
-    columns: dict[str, np.ndarray[Any, Any]]
+    @property
+    def axes(self) -> Mapping[str, np.ndarray[Any, Any]]: ...
+    @property
+    def inner(self) -> Mapping[str, np.ndarray[Any, Any]]: ...
+    @property
+    def columns(self) -> Mapping[str, np.ndarray[Any, Any]]: ...
 
 
 def instance_of(dataset: DatasetLike, graph: Graph, i: int) -> Instance:

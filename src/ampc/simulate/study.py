@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ampc.codegen.plan import make_plan
 from ampc.data import Dataset
 from ampc.diagnostics import AmpError, did_you_mean, error, printable
+from ampc.ir.init import initial_parameters
+from ampc.ir.state import instance_of
 from ampc.manifest import Manifest
 from ampc.place import Placement, Target, place
 from ampc.place.target import resized
@@ -23,11 +27,18 @@ from ampc.runtime.options import SETTINGS, EngineOptions, RunOptions, Value, par
 from ampc.runtime.program import Program
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.summary import Summary
+from ampc.simulate import cost_only as cost_pass
+from ampc.simulate.flow import flow_of
+from ampc.simulate.record import record
 from ampc.simulate.report import report
 from ampc.simulate.simulator import Conditions, Simulator
 
 CONDITIONS = ("jitter", "failures_per_s", "repair_s")
+NO_FIT = ("AMP504", "AMP513", "AMP552")
+"""Errors that make a point of a sweep one without figures: this many devices cannot be, or the program does not fit them."""
 MAX_POINTS = 4096
+TEMPLATES = 64
+"""Instances that stand for all of the data where nothing is computed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Hardware:
     target: Target
     strategy: str
     conditions: Conditions
+    at: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Layer -> the device that it has to be on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +89,36 @@ def run(
 
 def placed(manifest: Manifest, hardware: Hardware) -> Placement:
     """Return the manifest's own placement where it is on this target by this strategy, else a new one."""
-    if manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy:
+    precision = hardware.conditions.precision
+    if manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy and not hardware.at and precision == "fp32":
         return manifest.placement
-    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics)
+    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics, precision, hardware.at)
+
+
+def cost_only(
+    manifest: Manifest, hardware: Hardware, options: RunOptions, training: Dataset, mode: str = "async", *, templates: int = TEMPLATES,
+) -> tuple[Placement, cost_pass.Result, dict[str, Any]]:  # fmt: skip
+    """Run as many instances as `training` has without numerics; return (placement, result, report).
+
+    templates: so many instances, spread over the data, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
+    Raises AmpError as placement does, and AMP551 to AMP553.
+    """
+    placement = placed(manifest, hardware)
+    c, plan = hardware.conditions, make_plan(manifest.graph, placement.device_of)
+    chosen = np.unique(np.linspace(0, training.n - 1, min(templates, training.n)).astype(np.int64))
+    parameters = initial_parameters(manifest.graph, options.seed)
+    recordings = [record(plan, parameters, instance_of(training, manifest.graph, int(i))) for i in chosen]
+    frequency = {layer: float(v) for layer, given in options.per_layer.items() for k, v in given.items() if k == "min_update_frequency"}
+    own = {x.name for x in manifest.graph.layers if "min_update_frequency" in x.settings}
+    every = {x: float(options.min_update_frequency) for x in plan.layers if x not in own} | frequency
+    flow = flow_of(plan, recordings, hardware.target, every, c.precision)
+    settings = cost_pass.Settings(
+        options.max_active_keys, mode,  # type: ignore[arg-type]  # checked by it
+        options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events
+    )
+    result = cost_pass.simulate(flow, hardware.target, training.n, settings)
+    stale = {layer: None if math.isnan(x) else float(x) for layer, x in zip(plan.layers, result.mean_staleness())}
+    return placement, result, report(result.totals, result.trace, stale)
 
 
 # --------------------------------------------------------------------------------------------------- sweeps
@@ -128,7 +168,7 @@ def sweep(
         try:
             yield {**point, **simulate(compile_with(changed), adapted(hardware, point), settings), "error": ""}
         except AmpError as e:
-            if not any(d.code in ("AMP504", "AMP513", "AMP550") for d in e.diagnostics):
+            if not any(d.code in NO_FIT for d in e.diagnostics):
                 raise
             yield {**point, "error": e.diagnostics[0].message}
 
@@ -164,4 +204,4 @@ def first(data: Dataset, instances: int) -> Dataset:
     return data if not 0 < instances < data.n else data.select(np.arange(instances))
 
 
-__all__ = ["Hardware", "Outcome", "adapted", "first", "parse_axis", "placed", "points", "row", "run", "sweep"]
+__all__ = ["Hardware", "Outcome", "adapted", "cost_only", "first", "parse_axis", "placed", "points", "row", "run", "sweep"]
