@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,9 @@ from ampc import calibrate as calibration
 from ampc.calibrate import fit, report
 from ampc.calibrate.fit import Figure
 from ampc.calibrate.measure import Calibration, Point
+from ampc.calibrate.threads import together
 from ampc.diagnostics import AmpError
-from ampc.place import load_target, parse_target
+from ampc.place import load_target, parse_target, usable_cores
 
 
 @given(st.floats(1e9, 1e12), st.floats(0, 50))
@@ -141,7 +145,7 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     from ampc.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    if cores > len(__import__("os").sched_getaffinity(0)):
+    if cores > usable_cores():
         assert main(["calibrate", "--cores", str(cores)]) == 2
         return
     assert main(["calibrate", "--seconds", "1", "--cores", str(cores), "--json"]) == 0
@@ -155,3 +159,31 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     target = load_target(tmp_path / "cpu.toml")
     assert len(target.devices) == cores
     assert ampc.compile("list_reduction", target="cpu.toml").manifest.target == target
+
+
+def test_latency_and_period_are_read_from_a_log() -> None:
+    """Messages that met a resting thread, and firings of part of the tokens, do not disturb."""
+    from ampc.calibrate.passes import latency, period
+
+    log = SimpleNamespace(
+        sent_s=np.arange(5.0), arrived_s=np.array([0.25, 1.25, 2.5, 12.0, np.nan]),
+        start_s=np.array([0.0, 4.0, 6.0, 2.0, 1.0]), tokens=np.array([8, 8, 3, 8, 8]),
+    )  # fmt: skip
+    assert latency(log) == 0.375  # type: ignore[arg-type]  # what it reads of a Trace
+    assert period(log, 8) == 1.0  # type: ignore[arg-type]  # as above
+    assert np.isnan(period(log, 64))  # type: ignore[arg-type]  # as above
+
+
+def test_calls_run_at_the_same_time_and_failures_are_raised() -> None:
+    both = threading.Barrier(2, timeout=20)
+    together([both.wait, both.wait])  # type: ignore[list-item]  # what they return is of no interest
+
+    def fail() -> None:
+        raise ValueError("one of them")
+
+    with pytest.raises(ValueError, match="one of them"):
+        together([lambda: None, fail])
+    if hasattr(os, "sched_getaffinity"):
+        before = os.sched_getaffinity(0)
+        together([lambda: None])
+        assert os.sched_getaffinity(0) == before

@@ -6,6 +6,7 @@ Rates are those of one core while all that the target is to have are at work, si
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +16,11 @@ import numpy as np
 
 from ampc.calibrate import fit, loops
 from ampc.calibrate.fit import Figure
-from ampc.calibrate.passes import CROSSING, RELAY, SAME, Count, Passes
+from ampc.calibrate.passes import CROSSING, RELAY, SAME, Passes, latency, period
+from ampc.calibrate.threads import together
 from ampc.place.work import flops_per_number
 from ampc.runtime import blas, native
+from ampc.runtime.trace import Trace
 
 ROUNDS, FEWEST = 7, 3
 SHAPES = ((64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
@@ -28,6 +31,10 @@ GATE = 4096
 """Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
 WORKING_SETS = {"memory_small": 256 << 10, "memory_bytes_per_s": 4 << 20, "memory_large": 128 << 20}
 """Figure -> bytes that are read and written again and again: a firing's rows, the values of the instances in flight, what no cache holds."""
+PASSES = 4
+"""Passes of two threads in a round."""
+TOGETHER = 64
+"""Tokens that cross at once, for what each costs beside latency."""
 BLOCK = 64 << 10
 """Bytes that go to another core at once, for the rate of a link."""
 
@@ -108,8 +115,8 @@ _WORDS = {
     "memory_large": ("memory, 128 MB again and again", "B/s"),
     "message_overhead_s": ("a message taken from a queue", "s"),
     "firing_overhead_s": ("a firing", "s"),
-    "latency_s": ("a message to another core, more than to the same", "s"),
-    "link_overhead_s": ("busy time of each side of it", "s"),
+    "latency_s": ("latency of a message to another core", "s"),
+    "link_overhead_s": ("busy time of each side, a message", "s"),
     "handover_s": ("a word to another core", "s"),
     "link_bytes_per_s": ("bytes to another core", "B/s"),
 }
@@ -160,27 +167,8 @@ class _Loop:
             start.wait()
             took[k] = self._once(self.arrays[k])
 
-        together([lambda k=k: run(k) for k in range(len(self.arrays))])  # type: ignore[misc]  # mypy can't type a default of a lambda
+        together([functools.partial(run, k) for k in range(len(self.arrays))])
         return float(np.mean(took)) / self.repeats
-
-
-def together(calls: list[Callable[[], None]]) -> None:
-    """Run each call on a thread of its own; raise what one of them raised."""
-    failures: list[BaseException] = []
-
-    def guarded(call: Callable[[], None]) -> None:
-        try:
-            call()
-        except BaseException as problem:
-            failures.append(problem)
-
-    threads = [threading.Thread(target=guarded, args=(c,), daemon=True) for c in calls]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if failures:
-        raise failures[0]
 
 
 def _single_loops() -> list[tuple[Callable[[Any, int], None], Callable[[], Any]]]:
@@ -246,36 +234,33 @@ def _operands(k: int, n: int, rows: int) -> Callable[[], Any]:
 class _Crossing:
     """Two workers on two cores: what a message to the other costs, beside what it costs on one core.
 
-    Two threads have to run at the same time, so that anything else that runs disturbs; of many short windows in a round the fastest counts.
+    Two threads have to run at the same time, so that anything else that runs disturbs: medians are over messages, and of the windows of
+    `handover_s` and `link_bytes_per_s` in a round the fastest counts.
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds / 5
-        self.apart, self.shared = Passes(CROSSING, 2, 1), Passes(CROSSING, 2, 1, threads=1)
-        self.busy, self.same = Passes(CROSSING, 2, 64), Passes(SAME, 1, 64)
+        self.seconds = seconds / 4
+        self.one, self.many, self.same = Passes(CROSSING, 2, 1), Passes(CROSSING, 2, 1, TOGETHER), Passes(SAME, 1, 1, TOGETHER)
 
     def sample(self, firing_s: float, message_s: float) -> dict[str, float]:
         """Return the figures of links in one round, given what firings and messages cost."""
-        apart, shared = self._fastest(self.apart, 4), self.shared.measure(self.seconds)
-        # All messages but those of the loss cross; with one instance in flight nothing else goes on meanwhile.
-        latency = apart.seconds / apart.tokens - shared.seconds / shared.tokens
-        busy, same = self._fastest(self.busy, 512), self.same.measure(self.seconds)
+        latency_s = latency(self._apart(self.one))
+        period_s = period(self._apart(self.many), TOGETHER)
+        same = self.same.measure(self.seconds)
         layers = (same.seconds - same.firings * firing_s - same.tokens * message_s) / same.tokens  # what both compute, once a token
-        rest = busy.seconds - (busy.firings * firing_s + busy.tokens * (message_s + layers / 2)) / 2  # of each worker: half of all that
+        # All tokens go to and fro together, and each is sent by one side and taken by the other.
+        each = (period_s - latency_s - firing_s) / TOGETHER - message_s - layers / 2
         word, block = self._turn(1), self._turn(BLOCK // 4)
         return {
-            "latency_s": max(0.0, latency),
-            "link_overhead_s": max(0.0, rest / busy.tokens),  # each worker sends half of the tokens and takes half
+            "latency_s": latency_s,
+            "link_overhead_s": max(0.0, each / 2),
             "handover_s": word / 2,
             "link_bytes_per_s": BLOCK / max(block - word, 1e-9),
         }
 
-    def _fastest(self, passes: Passes, instances: int) -> Count:
-        """Return the fastest of the passes that fit into this part of a round."""
-        found = [passes.once(instances)]
-        while sum(c.seconds for c in found) < self.seconds:
-            found.append(passes.once(instances))
-        return min(found, key=lambda c: c.seconds / c.tokens)
+    def _apart(self, passes: Passes) -> Trace:
+        """Return the log of the fastest of some passes."""
+        return min((passes.recorded(self.seconds / PASSES) for _ in range(PASSES)), key=latency)
 
     def _turn(self, n: int) -> float:
         """Return the seconds in which n numbers are written on one core, read on another, and answered: the fastest of many windows."""
@@ -293,7 +278,7 @@ class _Crossing:
 
         while not took or time.perf_counter() < until:
             G[0] = 0
-            together([lambda side=side: run(side) for side in (0, 1)])  # type: ignore[misc]  # as above
+            together([functools.partial(run, side) for side in (0, 1)])
         return min(took) / rounds
 
 

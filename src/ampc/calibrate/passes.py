@@ -6,16 +6,23 @@ The programs compute next to nothing, so that their time is the engine's. Firing
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 
-from ampc.codegen.layout import H
+from ampc.calibrate.threads import together
 from ampc.compiler import compile_source
 from ampc.place import load_target
+from ampc.runtime import worker
+from ampc.runtime.binding import Binding
 from ampc.runtime.engine import Engine
-from ampc.runtime.options import Value
+from ampc.runtime.events import Array, Progress
+from ampc.runtime.options import EngineOptions
 from ampc.runtime.program import Program
+from ampc.runtime.trace import Trace
 from ampc.source import remember
 
 TURNS = 100
@@ -60,26 +67,29 @@ class Count:
     seconds: float
 
 
-class Passes:
-    """An engine with a program and instances for it. `threads` 1 lets one thread do the work of both workers."""
+class _Pinned(Engine):
+    """An engine whose workers stay on a core each: on a busy machine they would be put on one core at times, and wait for each other there."""
 
-    def __init__(self, text: str, workers: int, in_flight: int, threads: int = 0) -> None:
+    def _drive(
+        self, b: Binding, outputs: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float
+    ) -> None:
+        arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, outputs)
+        together([functools.partial(worker.run, *arguments, w) for w in range(self.options.workers)])
+        self._check(b)
+
+
+class Passes:
+    """An engine with a program and instances for it. Two workers have a thread and a core each. `group`: instances that go together."""
+
+    def __init__(self, text: str, workers: int, in_flight: int, group: int = 1) -> None:
         source = remember("calibrate.amp", text.encode(), "a program of the calibration")
         manifest = compile_source(source, target=load_target(f"cpu-{workers}"), strategy="manual" if workers > 1 else "balanced").manifest
         assert manifest is not None
-        program = Program(manifest)
-        settings: dict[str, Value | None] = {
-            "workers": workers, "max_active_keys": in_flight, "optimizer": "sgd", "learning_rate": 0.0, "min_update_frequency": 10**6,
-        }  # fmt: skip
-        self.data = program.read([{"x": float(v)} for v in np.linspace(0.5, 1.0, INSTANCES)])
-        engine = program.session(program.options(settings)).engine
-        assert isinstance(engine, Engine)
-        self.engine = engine
-        engine.bind(self.data)
-        assert engine._binding is not None
-        if threads:
-            engine._binding.I[H.THREADS] = threads  # kept from pass to pass, since the data are the same
-        self.apart = workers > 1 and threads != 1
+        options = EngineOptions(
+            workers=workers, max_active_keys=in_flight, group=group, min_update_frequency=10**6, optimizer="sgd", learning_rate=0.0
+        )
+        self.engine = (_Pinned if workers > 1 else Engine)(manifest.graph, manifest.placement, options=options)
+        self.data = Program(manifest).read([{"x": float(v)} for v in np.linspace(0.5, 1.0, INSTANCES)])
         self.rate = 0.0
         self.measure(0.0)
 
@@ -91,11 +101,34 @@ class Passes:
         """Pass over `n` instances."""
         began = time.process_time()
         took = float(self.engine.run(self.data, np.arange(n, dtype=np.int64), train=True).seconds)
-        if not self.apart:
+        if self.engine.options.workers == 1:
             took = time.process_time() - began  # what else the machine does does not count
         self.rate = n / took
         rows = [(f, t) for what, f, t in self.engine.firings() if not what.startswith("0 ")]
         return Count(sum(f for f, _ in rows), sum(t for _, t in rows), took)
 
+    def recorded(self, seconds: float) -> Trace:
+        """Return the log of a pass over as many instances as take about `seconds`."""
+        n = int(min(max(8, self.rate * seconds), INSTANCES))
+        self.engine.run(self.data, np.arange(n, dtype=np.int64), train=True, record=True)
+        assert self.engine.trace is not None
+        return self.engine.trace
 
-__all__ = ["CROSSING", "RELAY", "SAME", "TURNS", "Count", "Passes"]
+
+def latency(trace: Trace) -> float:
+    """Return the median seconds from a message's sending to its arrival at the other worker.
+
+    A message that meets a thread which does not run waits for long, but few do: with one in flight, no more than one at a time.
+    """
+    return float(np.nanmedian(trace.arrived_s - trace.sent_s))
+
+
+def period(trace: Trace, together: int) -> float:
+    """Return the median seconds from a firing that takes all tokens in flight (`together`) to the next that does: one after the other."""
+    order = np.argsort(trace.start_s)
+    full = trace.tokens[order] == together
+    gaps = np.diff(trace.start_s[order])[full[:-1] & full[1:]]
+    return float(np.median(gaps)) if len(gaps) else math.nan
+
+
+__all__ = ["CROSSING", "RELAY", "SAME", "TURNS", "Count", "Passes", "latency", "period"]
