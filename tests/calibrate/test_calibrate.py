@@ -155,6 +155,9 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert figures["memory_large"] > 1e8
     assert 1e-10 < figures["message_overhead_s"] < 1e-4
     assert ("latency_s" in figures) == (cores > 1)
+    if cores > 1:
+        assert 1e-8 < figures["latency_s"] < 1e-3
+        assert 0 <= figures["link_overhead_s"] < 1e-5
     assert len(found["products"]) == 50
     target = load_target(tmp_path / "cpu.toml")
     assert len(target.devices) == cores
@@ -171,7 +174,6 @@ def test_latency_and_period_are_read_from_a_log() -> None:
     )  # fmt: skip
     assert latency(log) == 0.375  # type: ignore[arg-type]  # what it reads of a Trace
     assert period(log, 8) == 1.0  # type: ignore[arg-type]  # as above
-    assert np.isnan(period(log, 64))  # type: ignore[arg-type]  # as above
 
 
 def test_calls_run_at_the_same_time_and_failures_are_raised() -> None:

@@ -26,7 +26,7 @@ ROUNDS, FEWEST = 7, 3
 SHAPES = ((64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
 """Inputs and outputs of the layers whose products are timed."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-IN_FLIGHT = (1, 4, 16, 64, 256)
+IN_FLIGHT = (1, 2, 4, 64, 256)
 GATE = 4096
 """Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
 WORKING_SETS = {"memory_small": 256 << 10, "memory_bytes_per_s": 4 << 20, "memory_large": 128 << 20}

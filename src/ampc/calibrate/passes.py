@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import time
 from collections.abc import Callable
 
@@ -90,12 +89,18 @@ class Passes:
         )
         self.engine = (_Pinned if workers > 1 else Engine)(manifest.graph, manifest.placement, options=options)
         self.data = Program(manifest).read([{"x": float(v)} for v in np.linspace(0.5, 1.0, INSTANCES)])
+        self.group = group
         self.rate = 0.0
-        self.measure(0.0)
+        for _ in range(2):  # what is met for the first time takes longer
+            self.once(max(64, 2 * group))
 
     def measure(self, seconds: float) -> Count:
         """Pass over as many instances as take about `seconds`."""
-        return self.once(int(min(max(8, self.rate * seconds), INSTANCES)))
+        return self.once(self._instances(seconds))
+
+    def _instances(self, seconds: float) -> int:
+        """Return how many instances take about `seconds`: full groups."""
+        return max(1, int(min(max(8, self.rate * seconds), INSTANCES)) // self.group) * self.group
 
     def once(self, n: int) -> Count:
         """Pass over `n` instances."""
@@ -109,8 +114,7 @@ class Passes:
 
     def recorded(self, seconds: float) -> Trace:
         """Return the log of a pass over as many instances as take about `seconds`."""
-        n = int(min(max(8, self.rate * seconds), INSTANCES))
-        self.engine.run(self.data, np.arange(n, dtype=np.int64), train=True, record=True)
+        self.engine.run(self.data, np.arange(self._instances(seconds), dtype=np.int64), train=True, record=True)
         assert self.engine.trace is not None
         return self.engine.trace
 
@@ -128,7 +132,8 @@ def period(trace: Trace, together: int) -> float:
     order = np.argsort(trace.start_s)
     full = trace.tokens[order] == together
     gaps = np.diff(trace.start_s[order])[full[:-1] & full[1:]]
-    return float(np.median(gaps)) if len(gaps) else math.nan
+    assert len(gaps), "a group goes as one"
+    return float(np.median(gaps))
 
 
 __all__ = ["CROSSING", "RELAY", "SAME", "TURNS", "Count", "Passes", "latency", "period"]
