@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ampc.diagnostics import AmpError
-from ampc.runtime.events import Epoch, Event, Note
+from ampc.runtime.events import Check, Epoch, Event, Note
 from ampc.runtime.interrupts import StopNow
 from ampc.runtime.options import RunOptions
 from ampc.runtime.run_folder import RunFolder, next_folder
@@ -216,6 +216,29 @@ def test_checkpoints_within_an_epoch_change_nothing_but_where_it_drains(tmp_path
     assert [len(s) for s in parts.engine.seen] == [3, 3, 2] * 3
     assert len(list((tmp_path / "r" / "checkpoints").iterdir())) == 9
     assert parts.epochs[0].loss == pytest.approx(whole.epochs[0].loss)
+
+
+def test_validation_within_an_epoch_ends_the_run_where_the_target_holds(tmp_path: Path) -> None:
+    whole, often = Run(epochs=50, until="absolute_error <= 0.6"), Run(tmp_path / "r", epochs=50, until="absolute_error <= 0.6", validate_instances=3)
+    late, early = whole.session.train(DATA, VALID), often.session.train(DATA, VALID)
+    checks = [e for e in often.events if isinstance(e, Check)]
+    assert checks and all(c.instances % 3 == 0 and c.instances < 8 for c in checks)
+    assert early.stopped == late.stopped == "target" and early.instances < late.instances
+    last = often.epochs[-1]
+    assert last.instances < 8 and last.validation == checks[-1].validation  # the epoch ended there
+    assert sum(len(s) for s in often.engine.seen) == early.instances
+    assert [line["epoch"] for line in lines(tmp_path / "r")] == list(range(1, early.epochs + 1))
+
+
+def test_validation_within_an_epoch_changes_no_weights() -> None:
+    whole, often = Run(), Run(validate_instances=3)
+    whole.session.train(DATA, VALID)
+    often.session.train(DATA, VALID)
+    assert often.engine.w == whole.engine.w
+    assert [e.loss for e in often.epochs] == pytest.approx([e.loss for e in whole.epochs])
+    alone = Run(validate_instances=3)
+    alone.session.train(DATA)  # without validation data there is nothing to do
+    assert not [e for e in alone.events if isinstance(e, Check)]
 
 
 @pytest.mark.parametrize("step", range(1, 9))

@@ -205,6 +205,7 @@ SETTINGS: dict[str, Setting] = _settings(
     Setting("driver", "word", "`step` is one thread, repeatable bit for bit", ("threads", "step")),
     Setting("checkpoint_every", "int", "epochs between checkpoints; 0 writes only the last"),
     Setting("checkpoint_instances", "int", "also write one after so many instances within an epoch; 0 is never"),
+    Setting("validate_instances", "int", "also validate after so many instances within an epoch; where `until` holds, the run ends there"),
     Setting("keep", "int", "checkpoints that are kept, beside the best"),
 )
 LAYER_SETTINGS = tuple(name for name, s in SETTINGS.items() if s.per_layer)

@@ -90,13 +90,23 @@ class Epoch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """A validation within an epoch (counted from 1), after so many of its instances; `elapsed_s` as in `Epoch`."""
+
+    epoch: int
+    instances: int
+    validation: dict[str, float | None]
+    elapsed_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Note:
     """Something that the user should know and that stops nothing: a corrupted checkpoint passed over, rows left out."""
 
     text: str
 
 
-Event = Progress | Phase | Epoch | Note
+Event = Progress | Phase | Epoch | Check | Note
 Listener = Callable[[Event], None]
 
 

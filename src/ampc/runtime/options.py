@@ -130,6 +130,7 @@ class RunOptions:
     on_nan: Literal["stop", "skip", "ignore"] = _f("stop", "str", "when a loss or value is not finite", choices=("stop", "skip", "ignore"))
     checkpoint_every: int = _f(1, "int", "epochs between checkpoints; 0 writes only the last", low=0)
     checkpoint_instances: int = _f(0, "int", "also write one after so many instances within an epoch; 0 is never", low=0)
+    validate_instances: int = _f(0, "int", "also validate after so many instances within an epoch; where `until` holds, the run ends there", low=0)
     keep: int = _f(3, "int", "checkpoints that are kept, beside the best", low=1, high=10_000)
     trace: bool = _f(False, "bool", "write down all that happens in a training pass, as `trace/` of the run folder")
     profile: bool = _f(False, "bool", "measure where the time of a training pass goes, into `report/profile.json` of the run folder")

@@ -21,6 +21,8 @@ def ends(o: RunOptions, n: int, done: int) -> list[int]:
     ends = {n}
     if o.checkpoint_instances:
         ends.update(range(o.checkpoint_instances, n, o.checkpoint_instances))
+    if o.validate_instances:
+        ends.update(range(o.validate_instances, n, o.validate_instances))
     if schedule.moves_within_epoch(o):
         ends.update(range(0, n, -(-n // schedule.PARTS)))
     return sorted(e for e in ends if e > done)

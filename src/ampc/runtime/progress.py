@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from ampc.diagnostics import printable
-from ampc.runtime.events import Epoch, Event, Note, Phase, Progress
+from ampc.runtime.events import Check, Epoch, Event, Note, Phase, Progress
 
 QUIET_S = 30.0
 """Seconds without a line after which a plain display says where a pass is."""
@@ -58,6 +58,10 @@ class Display:
             case Epoch():
                 if not self.quiet:
                     self._line(epoch_line(event, self.phase.epochs))
+            case Check():
+                if not self.quiet:
+                    found = "".join(f"  {name} {number(v):<6}" for name, v in event.validation.items())
+                    self._line(f"epoch {event.epoch}, after {event.instances:,}  | valid{found}")
 
     def _progress(self, p: Progress) -> None:
         if self._bar is not None:

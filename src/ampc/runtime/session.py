@@ -25,13 +25,13 @@ from ampc import until
 from ampc.runtime import checkpoint, schedule
 from ampc.runtime.checkpoint import State
 from ampc.runtime.contract import EngineFactory, EngineLike, Order
-from ampc.runtime.events import Array, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
+from ampc.runtime.events import Array, Check, Epoch, EpochResult, Listener, Note, Phase, Progress, mean_staleness, merge_results, ignore
 from ampc.runtime.interrupts import Interrupts, StopNow
 from ampc.runtime.observer import Observer
 from ampc.runtime.options import RunOptions, is_command
 from ampc.runtime.order import ends, epoch_order
 from ampc.runtime.run_folder import RunFolder, version
-from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons
+from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons, values_of
 from ampc.runtime.weights import shapes
 
 UNDONE_LIMIT = 3
@@ -219,7 +219,7 @@ class Session:
             epoch = state.epoch
             before = (self.engine.parameters, self.engine.optimizer_state()) if o.on_nan == "skip" else None
             interrupts.draining = True
-            result, train_s, rate = self._pass(training, epoch, interrupts)
+            result, rate, checked = self._pass(training, validation, epoch, interrupts)
             if result is None:
                 self.summary.stopped = "interrupted"
                 self._checkpoint(training.n)
@@ -229,12 +229,13 @@ class Session:
                 self._not_finite(bad, epoch, before)
                 continue
             state.undone = 0
-            checked, validation_s = self._validate(validation, epoch, interrupts)
+            if checked is None:
+                checked = self._validate(validation, epoch, interrupts)
             if checked is not None and checked.interrupted:
                 self.summary.stopped = "interrupted"
                 self._checkpoint(training.n)
                 return
-            improved = self._record(result, checked, rate, train_s, validation_s)
+            improved = self._record(result, checked, rate)
             self.summary.stopped = self._why_stop(interrupts)
             last = self.summary.stopped != "" or state.epoch == o.epochs
             if last or (o.checkpoint_every and state.epoch % o.checkpoint_every == 0):
@@ -243,14 +244,18 @@ class Session:
                 return
         self.summary.stopped = "epochs"
 
-    def _pass(self, training: Dataset, epoch: int, interrupts: Interrupts) -> tuple[EpochResult | None, float, float]:
-        """Train what is left of an epoch, part by part. Return (its result, or None after an interrupt; seconds; the rate it began with)."""
+    def _pass(
+        self, training: Dataset, validation: Dataset | None, epoch: int, interrupts: Interrupts
+    ) -> tuple[EpochResult | None, float, EpochResult | None]:
+        """Train what is left of an epoch, part by part.
+
+        Return (its result, or None after an interrupt; the learning rate it began with; the validation within it at which `until` held, if one did).
+        """
         state, o = self.state, self.options
         order = epoch_order(training.n, o.seed, epoch, o.shuffle)
         todo = order[~np.isin(order, state.ledger)] if len(state.ledger) else order
         self.on_event(Phase("train", epoch, o.epochs, training.n))
         first_rate = o.learning_rate * schedule.factor(o, *schedule.tick(o, epoch, training.n, 0))
-        elapsed = state.elapsed_s
         for stop_at in ends(o, training.n, len(state.ledger)):
             done = len(state.ledger)
             self._set_rate(schedule.factor(o, *schedule.tick(o, epoch, training.n, done)))
@@ -266,10 +271,25 @@ class Session:
             state.instances += len(finished)
             state.elapsed_s += seconds
             if interrupts.requested() or result.interrupted:
-                return None, 0.0, first_rate
-            if o.checkpoint_instances and stop_at < training.n:
+                return None, first_rate, None
+            if stop_at == training.n:
+                break
+            if o.checkpoint_instances and stop_at % o.checkpoint_instances == 0:
                 self._checkpoint(training.n)
-        return merge_results(state.parts), state.elapsed_s - elapsed, first_rate
+            if o.validate_instances and stop_at % o.validate_instances == 0:
+                checked = self._validate(validation, epoch, interrupts)
+                if checked is None:
+                    continue
+                if checked.interrupted:
+                    return None, first_rate, None
+                self.on_event(Check(epoch + 1, stop_at, defined_values(checked), state.elapsed_s))
+                if self._reached(merge_results(state.parts), checked):
+                    return merge_results(state.parts), first_rate, checked
+        return merge_results(state.parts), first_rate, None
+
+    def _reached(self, result: EpochResult, checked: EpochResult) -> bool:
+        """Whether `until` holds."""
+        return self.condition is not None and until.holds(self.condition, values_of(result, checked))
 
     def _shifted(self, total: int) -> Callable[[Progress], None]:
         """Return a receiver that turns the progress of a part into that of the epoch."""
@@ -283,21 +303,22 @@ class Session:
     def _set_rate(self, factor: float) -> None:
         self.engine.learning_rate = self.options.learning_rate * factor
 
-    def _validate(self, validation: Dataset | None, epoch: int, interrupts: Interrupts) -> tuple[EpochResult | None, float]:
+    def _validate(self, validation: Dataset | None, epoch: int, interrupts: Interrupts) -> EpochResult | None:
+        """Return the pass over the validation data, its seconds those by this session's clock; None without such data."""
         if validation is None:
-            return None, 0.0
+            return None
         self.on_event(Phase("validate", epoch, self.options.epochs, validation.n))
         order = np.arange(validation.n)
         result, seconds = self._timed(validation, order, train=False, epoch=epoch, on_progress=self.on_event, stop=interrupts.requested)
         if not result.interrupted:
             self.state.elapsed_s += seconds
-        return result, seconds
+        return dataclasses.replace(result, seconds=seconds)
 
-    def _record(self, result: EpochResult, checked: EpochResult | None, rate: float, train_s: float, validation_s: float) -> bool:
+    def _record(self, result: EpochResult, checked: EpochResult | None, rate: float) -> bool:
         """Close the epoch: best value, target, the line in `metrics.jsonl`. Return whether it is the best so far."""
         state = self.state
         trained, validated = defined_values(result), {} if checked is None else defined_values(checked)
-        values = {f"train.{k}": v for k, v in trained.items()} | (validated or trained)
+        values = values_of(result, checked)
         improved = self._improved(values.get(self.watch))
         state.epoch += 1
         state.since_best = 0 if improved else state.since_best + (values.get(self.watch) is not None)
@@ -318,7 +339,7 @@ class Session:
             result.instances,
             self.summary.skipped + result.skipped,
             seconds,
-            validation_s,
+            0.0 if checked is None else checked.seconds,
             state.elapsed_s,
             per_s,
             result.updates,

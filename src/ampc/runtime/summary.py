@@ -74,6 +74,12 @@ def defined_values(result: EpochResult) -> dict[str, float | None]:
     return {name: None if v is None or not math.isfinite(v) else float(v) for name, v in values.items()}
 
 
+def values_of(result: EpochResult, checked: EpochResult | None) -> dict[str, float | None]:
+    """Return what `until` and `watch` may name: the validation's values, or the training's where there is none, and these as `train.` too."""
+    trained = defined_values(result)
+    return {f"train.{k}": v for k, v in trained.items()} | ((defined_values(checked) if checked is not None else {}) or trained)
+
+
 def undefined_reasons(trained: dict[str, float | None], validated: dict[str, float | None]) -> dict[str, str]:
     """Return why a value is None."""
     reason = "no row evaluated it, or it isn't finite"
