@@ -15,13 +15,13 @@ from ampc.ir.state import instance_of
 from ampc.place.target import Target, load_target
 from ampc.runtime.options import EngineOptions
 from ampc.simulate.cost_only import Result, Settings, simulate
-from ampc.simulate.flow import Flow, flow_of
+from ampc.simulate.flow import Flow, flow_of, sampled
 from ampc.simulate.record import record
 from ampc.simulate.simulator import Simulator
 from tests import programs
 from tests.differential import parameters
 from tests.simulate.networks import check_pass
-from tests.support import dataset, model_names, random_rows, small, spread
+from tests.support import MODELS, dataset, graph_of, model_names, random_rows, small, spread
 
 
 def both(graph: Graph, on: Target, n: int = 20, **values: Any) -> tuple[Simulator, Result, Flow]:
@@ -82,6 +82,23 @@ def test_messages_go_between_the_devices_of_their_segments() -> None:
     assert result.trace is not None
     sender = result.trace.device[result.trace.sender]
     assert {(int(a), int(b)) for a, b in zip(sender, result.trace.receiver_device)} == pairs
+
+
+def test_a_sample_of_the_data_stands_for_all_and_deals_copies_equally() -> None:
+    graph = graph_of((MODELS / "list_reduction.amp").read_text("utf-8"), hidden=4, copies=3)
+    data, on = dataset(graph, random_rows(graph, 40, seed=1)), load_target("cpu-4")
+    placement, weights = spread(graph, 4, seed=2), parameters(graph, seed=0)
+    flow = sampled(graph, placement, on, data, weights, sample=12, seed=5)
+    assert flow.n_templates == 12 and sampled(graph, placement, on, data, weights, sample=99).n_templates == 40
+    used = [k for k, name in enumerate(flow.layers) if "~" in name]
+    t = flow.tables
+    share = np.zeros(len(flow.layers))
+    for firing, segment in enumerate(t.segment):
+        layers = t.layer[t.layer_first[segment] : t.layer_first[segment + 1]]
+        np.add.at(share, layers, t.share[t.share_first[firing] : t.share_first[firing + 1]])
+    assert len(used) >= 3 and np.allclose(share[used], 4, atol=1)  # an instance may have no turn at all
+    again = sampled(graph, placement, on, data, weights, sample=12, seed=5)
+    assert all(np.array_equal(a, b) for a, b in zip(again.tables, t))
 
 
 def test_no_instance_and_a_missing_precision_are_refused() -> None:

@@ -52,9 +52,11 @@ def begin(t, s, heap, log, chance, d):
     messages = s.acks[d] + (s.number[LAYERS] if d == s.number[SOURCE] else 0)
     if q >= 0:
         segment = q >> 1
-        n = min(s.waiting[q], t.take[segment])
-        if q & 1 and q > 1:
-            n = until_update(t, s, segment, s.head[q], n)
+        n = 1
+        if s.one[d] == 0:
+            n = min(s.waiting[q], t.take[segment])
+            if q & 1 and q > 1:
+                n = until_update(t, s, segment, s.head[q], n)
         first = dequeue(t, s, now, q, n)
         s.taken[d] = first
         cost = t.per_firing[q]
@@ -328,11 +330,12 @@ def templates(t):
 def state(s):
     return State(
         pointer(s.number), pointer(s.amount), pointer(s.order), pointer(s.idle), pointer(s.template), pointer(s.position), pointer(s.waits),
-        pointer(s.following), pointer(s.age), pointer(s.version), pointer(s.head), pointer(s.tail), pointer(s.waiting), pointer(s.changed),
-        pointer(s.depth), pointer(s.most), pointer(s.ready_first), pointer(s.ready), pointer(s.ready_count), pointer(s.place),
-        pointer(s.one), pointer(s.running), pointer(s.taken), pointer(s.tokens), pointer(s.sending), pointer(s.logged), pointer(s.seconds),
-        pointer(s.fired), pointer(s.ordered), pointer(s.acks), pointer(s.next_order), pointer(s.layer_version), pointer(s.updates),
-        pointer(s.gathered), pointer(s.due), pointer(s.open), pointer(s.stale),
+        pointer(s.following), pointer(s.queue), pointer(s.version), pointer(s.head), pointer(s.tail), pointer(s.waiting),
+        pointer(s.changed), pointer(s.depth), pointer(s.most), pointer(s.ready_first), pointer(s.ready), pointer(s.ready_count),
+        pointer(s.place), pointer(s.lane_head), pointer(s.lane_tail), pointer(s.lane_count), pointer(s.one), pointer(s.running),
+        pointer(s.taken), pointer(s.tokens), pointer(s.sending), pointer(s.logged), pointer(s.seconds), pointer(s.fired),
+        pointer(s.ordered), pointer(s.acks), pointer(s.next_order), pointer(s.layer_version), pointer(s.updates), pointer(s.gathered),
+        pointer(s.due), pointer(s.open), pointer(s.stale),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ampc.runtime.trace import Trace
 from ampc.simulate import core, cost_loop, tables
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import (
-    ACKS, ADMITTED, AGED, ASYNC, BATCH, BINS, DONE, FAILURE_RATE, FILLED, FLYING, GROW, IDLE, JITTER, LAYERS, MODE, OVERHEAD, REPAIR, RETIRED, ROOM,
+    ACKS, ADMITTED, ASYNC, BATCH, BINS, DONE, FAILURE_RATE, FILLED, FLYING, GROW, IDLE, JITTER, LAYERS, MODE, OVERHEAD, REPAIR, RETIRED, ROOM,
     SHARES, SOURCE, STALLED, STRIDE, SYNC, TOKEN_BYTES, TOTAL, State,
 )  # fmt: skip
 from ampc.simulate.costs import TOKEN_BYTES as MESSAGE_BYTES
@@ -169,16 +169,16 @@ class _Pass:
         stride, shares, queues, layers = flow.most_firings, flow.most_uses, 2 * len(flow.segments), len(flow.layers)
         one = np.array([int(d.messages_per_firing == 1) for d in self.target.devices], np.int64)
         cells = slots * stride
-        need = 4 * (2 * cells + slots * shares) + 8 * (cells * int(one.any()) + 60 * n)
+        need = 4 * (cells * (2 + int(one.any())) + slots * shares) + 8 * 60 * n
         free = available_bytes()
         if cells >= 1 << 31 or (free is not None and need > 0.8 * free):
             raise error(
                 "AMP553", f"this simulation needs {need / 2**30:.1f} GiB of memory for {slots} instances of up to {stride:,} firings in flight",
                 help="lower `max_active_keys`", exit_code=4,
             )  # fmt: skip
-        number, amount = np.zeros(18, np.int64), np.zeros(6)
+        number, amount = np.zeros(16, np.int64), np.zeros(6)
         number[[IDLE, TOTAL, BATCH, MODE, SOURCE, STRIDE, SHARES]] = slots, len(self.drawn), c.batch, MODES[c.mode], source, stride, shares
-        number[[ACKS, LAYERS, AGED, ROOM]] = layers, layers, int(one.any()), c.events
+        number[[ACKS, LAYERS, ROOM]] = layers, layers, c.events
         amount[[JITTER, FAILURE_RATE, REPAIR, OVERHEAD, TOKEN_BYTES]] = (
             c.jitter, c.failures_per_s, c.repair_s, self.target.links.overhead_s, MESSAGE_BYTES
         )  # fmt: skip
@@ -191,13 +191,14 @@ class _Pass:
 
         return State(
             number=number, amount=amount, order=self.drawn, idle=np.arange(slots, dtype=np.int64)[::-1].copy(), template=i64(slots),
-            position=i64(slots), waits=np.zeros(cells, np.int32), following=np.zeros(cells, np.int32), age=i64(cells if one.any() else 1),
-            version=np.zeros(max(1, slots * shares), np.int32), head=i64(queues), tail=i64(queues), waiting=i64(queues), changed=np.zeros(queues),
-            depth=np.zeros(queues), most=i64(queues), ready_first=np.concatenate([[0], np.cumsum(per_device)]).astype(np.int64), ready=i64(queues),
-            ready_count=i64(n), place=i64(queues), one=one, running=np.full(n, -2, np.int64), taken=i64(n), tokens=i64(n), sending=i64(n),
-            logged=i64(n), seconds=seconds.reshape(-1), fired=i64(n), ordered=np.full(n, -1, np.int64), acks=i64(n), next_order=i64(layers),
-            layer_version=i64(layers), updates=i64(layers), gathered=np.zeros(2 * layers + 1), due=np.zeros(2 * layers + 1), open=i64(2),
-            stale=i64(layers * BINS),
+            position=i64(slots), waits=np.zeros(cells, np.int32), following=np.zeros(cells, np.int32),
+            queue=np.zeros(cells if one.any() else 1, np.int32), version=np.zeros(max(1, slots * shares), np.int32), head=i64(queues),
+            tail=i64(queues), waiting=i64(queues), changed=np.zeros(queues), depth=np.zeros(queues), most=i64(queues),
+            ready_first=np.concatenate([[0], np.cumsum(per_device)]).astype(np.int64), ready=i64(queues), ready_count=i64(n), place=i64(queues),
+            lane_head=i64(3 * n), lane_tail=i64(3 * n), lane_count=i64(3 * n), one=one, running=np.full(n, -2, np.int64), taken=i64(n),
+            tokens=i64(n), sending=i64(n), logged=i64(n), seconds=seconds.reshape(-1), fired=i64(n), ordered=np.full(n, -1, np.int64),
+            acks=i64(n), next_order=i64(layers), layer_version=i64(layers), updates=i64(layers), gathered=np.zeros(2 * layers + 1),
+            due=np.zeros(2 * layers + 1), open=i64(2), stale=i64(layers * BINS),
         )  # fmt: skip
 
     def go(self) -> int:

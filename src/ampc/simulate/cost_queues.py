@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from ampc.simulate.core import EXACT
-from ampc.simulate.cost_tables import AGE, AGED, ENOUGH, FIRST, FULL
+from ampc.simulate.cost_tables import ENOUGH, FIRST, FULL
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -13,13 +13,21 @@ from ampc.simulate.cost_tables import AGE, AGED, ENOUGH, FIRST, FULL
 
 @njit(**EXACT)
 def queue_token(t, s, now, q, cell):
-    """Put a token into queue q of its device."""
-    waiting = s.waiting[q]
-    s.depth[q] += waiting * (now - s.changed[q])
-    s.changed[q] = now
-    if waiting == 0:
+    """Put a token into queue q of its device: into a lane of the device where a firing takes one message."""
+    waiting = count(s, now, q, 1)
+    d = t.device[q >> 1]
+    if s.one[d] == 1:
+        lane = 3 * d + (0 if q < 2 else 2 - (q & 1))
+        s.queue[cell] = q
+        if s.lane_count[lane] == 0:
+            s.lane_head[lane] = cell
+        else:
+            s.following[s.lane_tail[lane]] = cell
+        s.lane_tail[lane] = cell
+        s.lane_count[lane] += 1
+        return
+    if waiting == 1:
         s.head[q] = cell
-        d = t.device[q >> 1]
         k = s.ready_count[d]
         s.ready[s.ready_first[d] + k] = q
         s.place[q] = k
@@ -27,29 +35,39 @@ def queue_token(t, s, now, q, cell):
     else:
         s.following[s.tail[q]] = cell
     s.tail[q] = cell
-    s.waiting[q] = waiting + 1
-    if waiting + 1 > s.most[q]:
-        s.most[q] = waiting + 1
-    if s.number[AGED] == 1:
-        s.age[cell] = s.number[AGE]
-        s.number[AGE] += 1
+
+
+@njit(**EXACT)
+def count(s, now, q, more):
+    """Count tokens of queue q in or out, and what it held until now; return how many wait."""
+    waiting = s.waiting[q]
+    s.depth[q] += waiting * (now - s.changed[q])
+    s.changed[q] = now
+    waiting += more
+    s.waiting[q] = waiting
+    if waiting > s.most[q]:
+        s.most[q] = waiting
+    return waiting
 
 
 @njit(**EXACT)
 def dequeue(t, s, now, q, n):
     """Take the first n tokens out of queue q; return the first, from which `following` leads on."""
-    waiting = s.waiting[q]
-    s.depth[q] += waiting * (now - s.changed[q])
-    s.changed[q] = now
+    left = count(s, now, q, -n)
+    d = t.device[q >> 1]
+    if s.one[d] == 1:
+        lane = 3 * d + (0 if q < 2 else 2 - (q & 1))
+        first = s.lane_head[lane]
+        s.lane_count[lane] -= 1
+        s.lane_head[lane] = s.following[first]
+        return first
     first = s.head[q]
-    s.waiting[q] = waiting - n
-    if waiting > n:
+    if left > 0:
         cell = first
         for _ in range(n):
             cell = s.following[cell]
         s.head[q] = cell
         return first
-    d = t.device[q >> 1]
     start = s.ready_first[d]
     last = s.ready_count[d] - 1
     moved = s.ready[start + last]
@@ -63,26 +81,24 @@ def dequeue(t, s, now, q, n):
 def choose(t, s, d):
     """The queue of device d to fire next, or -1.
 
-    Where a firing takes one message: admission and retirement, backward, forward, the oldest first. Elsewhere as the engine's workers choose: full
-    backward firings, else the queue with most waiting rows. Ties go to the lower queue.
+    Where a firing takes one message: admission and retirement, then backward, then forward, the oldest of each first. Elsewhere as the engine's
+    workers choose: full backward firings, else the queue with most waiting rows; ties go to the lower queue.
     """
+    if s.one[d] == 1:
+        for lane in range(3 * d, 3 * d + 3):
+            if s.lane_count[lane] > 0:
+                return s.queue[s.lane_head[lane]]
+        return -1
     best = -1
     heaviest = 0
     start = s.ready_first[d]
     for k in range(start, start + s.ready_count[d]):
         q = s.ready[k]
-        if s.one[d] == 1:
-            weight = FULL - 1 - s.age[s.head[q]]
-            if q < 2:
-                weight += FIRST
-            elif q & 1:
-                weight += FULL
-        else:
-            weight = s.waiting[q] * t.weight[q >> 1]
-            if q < 2:
-                weight += FIRST
-            elif q & 1 and weight >= ENOUGH:
-                weight += FULL
+        weight = s.waiting[q] * t.weight[q >> 1]
+        if q < 2:
+            weight += FIRST
+        elif q & 1 and weight >= ENOUGH:
+            weight += FULL
         if weight > heaviest or (weight == heaviest and q < best):
             heaviest = weight
             best = q

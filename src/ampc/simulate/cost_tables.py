@@ -24,13 +24,11 @@ DONE, GROW, STALLED, NO_ROUTE = 1, 2, 3, 4
 """How `run` ends before it has handled as many events as it may: the pass is over, the heap is too small, or what is wrong."""
 ASYNC, SYNC, FILLED = 0, 1, 2
 
-ADMITTED, RETIRED, IN_BATCH, ACKS, IDLE, TOTAL, BATCH, MODE, AGE, UPDATED, SOURCE, STRIDE, SHARES, LEAVING, FLYING, LAYERS, AGED, ROOM = range(
-    18
-)
+ADMITTED, RETIRED, IN_BATCH, ACKS, IDLE, TOTAL, BATCH, MODE, UPDATED, SOURCE, STRIDE, SHARES, LEAVING, FLYING, LAYERS, ROOM = range(16)
 """Entries of `State.number`: instances admitted and retired, admitted since the last update (-1: it is going on), answers to orders, idle slots,
-instances of the pass, instances of a batch, the mode; tokens queued so far, updates of the firing that begins, the Source's device, cells of a
+instances of the pass, instances of a batch, the mode; updates of the firing that begins, the Source's device, cells of a
 slot in `waits` and in `version`, whether orders leave with the Source's firing; most instances in flight so far;
-layers, whether `age` is kept, firings that the log holds."""
+layers, firings that the log holds."""
 JITTER, FAILURE_RATE, REPAIR, OVERHEAD, TOKEN_BYTES, UPDATING = range(6)
 """Entries of `State.amount`: as in `tables`; bytes of a message without payload, seconds of updates of the firing that begins."""
 
@@ -66,9 +64,12 @@ class State(NamedTuple):
     """What changes. A *cell* is a firing of an instance in flight: slot * STRIDE + its number in the template.
 
     template, position: [slots]. waits: [cells] messages until a firing is ready, forward and then backward. following: [cells] the next token of
-    a queue. age: [cells] when it was queued, or [1] where no device asks. version: [slots * SHARES] of each layer at the forward firing.
+    a queue. queue: [cells] the one that a token is in, where a firing takes one message. version: [slots * SHARES] of each layer at the forward
+    firing.
     head, tail, waiting, changed, depth, most: [queues] the tokens that wait; when their number last changed, its integral, its maximum.
     ready: [queues] the queues of each device that hold tokens, from ready_first[device] on, ready_count of them; place: [queues] where in it.
+    lane_head, lane_tail, lane_count: [3 * devices] where a firing takes one message (`one`), the tokens of a device in the order in which they came:
+    of the Source, backward, forward.
     running, taken, tokens, sending: [devices] the queue that fires (-1: orders only, -2: idle), its first cell and tokens, messages to come.
     seconds: [devices * 7] as `tables.Devices`; fired: [devices]; ordered: [devices] first layer that has an order; acks: [devices] answers to give.
     next_order: [layers]; layer_version, updates: [layers]; gathered: [layers * 2] weight so far, by parity of the batch in `FILLED`; due: [2 layers]
@@ -83,7 +84,7 @@ class State(NamedTuple):
     position: Integers
     waits: Shorts
     following: Shorts
-    age: Integers
+    queue: Shorts
     version: Shorts
     head: Integers
     tail: Integers
@@ -95,6 +96,9 @@ class State(NamedTuple):
     ready: Integers
     ready_count: Integers
     place: Integers
+    lane_head: Integers
+    lane_tail: Integers
+    lane_count: Integers
     one: Integers
     running: Integers
     taken: Integers

@@ -7,18 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ampc.codegen.plan import Plan
+from ampc.codegen.plan import Plan, make_plan
 from ampc.diagnostics import error
+from ampc.ir.graph import Graph
+from ampc.ir.op import Array
+from ampc.ir.state import instance_of
+from ampc.place import Placement
 from ampc.place.target import NUMBER_BYTES, Precision, Target
 from ampc.place.work import memory_bytes, product_flops, terms, update_flops, update_frequency
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import Templates
 from ampc.simulate.costs import TOKEN_BYTES
-from ampc.simulate.record import Recording
+from ampc.simulate.record import Recording, record
+
+
+class DatasetLike(Protocol):
+    """The part of `ampc.data.Dataset` that is read here."""
+
+    n: int
+    axes: dict[str, np.ndarray[Any, Any]]
+    inner: dict[str, np.ndarray[Any, Any]]
+    columns: dict[str, np.ndarray[Any, Any]]
+
 
 MOST_TOKENS = 256
 MOST_ROWS = 1024
@@ -131,6 +145,21 @@ def _joined(templates: Sequence[_Template]) -> tuple[dict[str, np.ndarray], Floa
 
 
 # --------------------------------------------------------------------------------------------- of a program
+
+
+def sampled(
+    graph: Graph, placement: Placement, target: Target, data: DatasetLike, parameters: Mapping[str, Array], sample: int = 64, seed: int = 0,
+    frequency: Mapping[str, float] | None = None, precision: Precision = "fp32",
+) -> Flow:  # fmt: skip
+    """Return the flow of a program as placed on `target`: of `sample` instances of `data`, drawn by `seed`, or of all if there are no more.
+
+    parameters: "layer.param" -> array; they decide computed branches. Raises AMP390 if an instance does not finish, and what `flow_of` raises.
+    """
+    plan = make_plan(graph, placement.device_of)
+    chosen = range(data.n) if data.n <= sample else np.sort(np.random.default_rng(seed).choice(data.n, sample, replace=False))
+    # Numbered anew, so that copies of a layer are dealt equally many.
+    instances = [dataclasses.replace(instance_of(data, graph, int(i)), number=k) for k, i in enumerate(chosen)]
+    return flow_of(plan, [record(plan, parameters, x) for x in instances], target, frequency, precision)
 
 
 def flow_of(
@@ -249,4 +278,4 @@ def synthetic(
     )  # fmt: skip
 
 
-__all__ = ["Flow", "flow_of", "synthetic"]
+__all__ = ["Flow", "flow_of", "sampled", "synthetic"]
