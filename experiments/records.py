@@ -14,9 +14,9 @@ RUNS = FOLDER / "runs.jsonl"
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One training run. curve: (seconds since its start without compilation, validation metric) at the end of each epoch.
+    """One training run. epochs: passes over the training data, with the part of one in which the target was reached.
 
-    rate: median instances/s over the epochs. staleness: mean over the updates of the layer where it is largest. cpu_share: processor time by
+    curve: (epochs, seconds since its start without compilation, validation metric) at each validation. rate: median instances/s over the epochs. staleness: mean over the updates of the layer where it is largest. cpu_share: processor time by
     time, load_before: other processes that were running: both tell of disturbance.
     """
 
@@ -26,11 +26,11 @@ class Record:
     seed: int
     workers: int
     reached: bool
-    epochs: int
+    epochs: float
     seconds: float | None
     rate: float
     staleness: float
-    curve: list[tuple[float, float]]
+    curve: list[tuple[float, float, float]]
     cpu_share: float
     load_before: float
     finished: str

@@ -47,7 +47,7 @@ def _row(task: Task, mode: str, runs: list[Record], sync: list[Record]) -> list[
     epochs, seconds = middle([r.epochs for r in reached]), middle([r.seconds or 0.0 for r in reached])
     return [
         task.title, f"{task.target:g}{' ' + task.unit if task.unit else ''}", mode, f"{len(reached)} of {len(runs)}",
-        "-" if epochs is None else f"{epochs:g}", "-" if seconds is None else f"{seconds:.1f}", number(statistics.median(r.rate for r in runs)),
+        "-" if epochs is None else f"{epochs:.3g}", "-" if seconds is None else f"{seconds:.1f}", number(statistics.median(r.rate for r in runs)),
         f"{statistics.mean(r.staleness for r in runs):.2f}", ratio(lambda r: r.epochs), ratio(lambda r: r.seconds),
     ]  # fmt: skip
 
@@ -66,8 +66,8 @@ def plot(task: Task, records: Sequence[Record]) -> str | None:
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.8), sharey=True, layout="constrained")
     labelled = set()
     for r in runs:
-        values = [v for _, v in r.curve]
-        for axis, along in ((axes[0], range(1, len(values) + 1)), (axes[1], [s for s, _ in r.curve])):
+        values = [v for _, _, v in r.curve]
+        for axis, along in ((axes[0], [e for e, _, _ in r.curve]), (axes[1], [s for _, s, _ in r.curve])):
             label = r.mode if (axis is axes[0] and r.mode not in labelled) else None
             axis.plot(along, values, color=COLOURS[r.mode], alpha=0.7, linewidth=1.3, marker=".", markersize=4, label=label)
         labelled.add(r.mode)
@@ -94,8 +94,8 @@ def write(records: Sequence[Record]) -> None:
     drawn = [(t, file) for t in TASKS for file in [plot(t, records)] if file]
     pictures = "\n\n".join(f"![{t.title}](results/{file})" for t, file in drawn)
     words = (
-        "Every run starts from fresh weights and ends with the first epoch after which the validation metric has reached its target; medians over "
-        "those that reached it. Seconds are of training and validation, without compilation and reading. The last two columns divide the "
+        "Every run starts from fresh weights and ends with the first validation at which the metric has reached its target: there are some within "
+        "each epoch, for which a pass drains. Medians over those that reached it. Seconds are of training and validation, without compilation and reading. The last two columns divide the "
         "asynchronous median by the synchronous one, over seeds that reached the target both ways. Staleness: updates of a layer between an "
         f"instance's forward and its backward, mean of the layer where it is largest. {processor()}. Each run is a line of "
         "[results/runs.jsonl](results/runs.jsonl), with its curve, its share of the processor and the load before it."

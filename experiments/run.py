@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+from ampc.place import usable_cores
 from benchmarks.ours import NoData, graph_of
 from experiments import report
 from experiments.records import Record, append, load
@@ -26,29 +27,29 @@ def say(text: str) -> None:
 
 def train(task: Task, mode: str, seed: int, workers: int) -> Record:
     """Train once from a fresh start; raise NoData if the original files aren't there."""
-    from ampc.runtime.events import Epoch
+    from ampc.runtime.events import Check, Epoch
 
     data = task.data(seed)
     scale = task.scale(data)
     program = graph_of(task.model, **task.overrides)
     read = program.read(data, "train"), program.read(data, "valid")
-    curve: list[tuple[float, float]] = []
+    curve: list[tuple[float, float, float]] = []
+    n = read[0].n
 
     def listen(event: Any) -> None:
-        if isinstance(event, Epoch):
+        if isinstance(event, Check | Epoch):
             value = event.validation[task.metric]
-            curve.append((event.elapsed_s, float("nan") if value is None else value * scale))
-            how = f"{curve[-1][1]:.4f} after {event.elapsed_s:.1f} s, {event.instances_per_s:,.0f}/s"
-            say(f"  {task.name}, {mode}, seed {seed}, epoch {event.epoch}: {how}")
+            curve.append((event.epoch - 1 + event.instances / n, event.elapsed_s, float("nan") if value is None else value * scale))
+            say(f"  {task.name}, {mode}, seed {seed}, epoch {curve[-1][0]:.2f}: {curve[-1][2]:.4f} after {event.elapsed_s:.1f} s")
 
-    settings: dict[str, Any] = {"epochs": task.epochs, "until": task.until(data), **task.settings}
+    settings: dict[str, Any] = {"epochs": task.epochs, "until": task.until(data), "validate_instances": -(-n // task.checks), **task.settings}
     load_before, cpu, wall = os.getloadavg()[0], time.process_time(), time.perf_counter()
     summary = program.train(*read, mode=mode, seed=seed, workers=workers, on_event=listen, **settings)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     layers = summary.staleness.values()
     return Record(
         fingerprint=task.fingerprint(mode, seed), task=task.name, mode=mode, seed=seed, workers=summary.workers, reached=bool(summary.target_reached),
-        epochs=summary.epochs, seconds=summary.time_to_target_s, rate=summary.train_instances_per_s or 0.0, curve=curve,
+        epochs=summary.instances / n, seconds=summary.time_to_target_s, rate=summary.train_instances_per_s or 0.0, curve=curve,
         staleness=max((x["mean"] or 0.0 for x in layers), default=0.0), cpu_share=cpu / wall, load_before=load_before,
         finished=time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
     )  # fmt: skip
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     names = [t.name for t in TASKS]
     p.add_argument("tasks", nargs="*", metavar="TASK", help=f"some of {', '.join(names)}; all by default")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    p.add_argument("--workers", type=int, default=1, help="workers of each run")
+    p.add_argument("--workers", type=int, default=2, help="workers of each run")
     p.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     p.add_argument("--report", action="store_true", help="make the tables and plots of what has been run, and run nothing")
     a = p.parse_args(argv)
@@ -76,7 +77,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def side_by_side(task: Task, seed: int, a: argparse.Namespace) -> None:
-    """Run a task's modes with one seed, each in a process of its own at the same time, so that what disturbs one disturbs the other."""
+    """Run a task's modes with one seed, each in a process of its own.
+
+    At the same time where there are cores enough, so that what disturbs one disturbs the other; else one after the other.
+    """
     done = {r.fingerprint for r in load()}
     modes = [m for m in task.modes if m in a.modes and task.fingerprint(m, seed) not in done]
     try:
@@ -86,8 +90,11 @@ def side_by_side(task: Task, seed: int, a: argparse.Namespace) -> None:
         return
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=run, args=(task, mode, seed, a.workers)) for mode in modes]
+    together = a.workers * len(processes) <= usable_cores()
     for process in processes:
         process.start()
+        if not together:
+            process.join()
     for process in processes:
         process.join()
         if process.exitcode:
