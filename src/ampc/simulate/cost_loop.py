@@ -91,7 +91,7 @@ def begin(t, s, heap, log, chance, d):
     s.running[d] = q
     s.tokens[d] = n
     s.sending[d] = messages
-    s.logged[d] = note_firing(s, log, d, q, n, s.number[UPDATED], now, end)
+    s.logged[d] = note_firing(s, log, d, q, n, s.number[UPDATED], now, end, updating)
     push(heap, end, FINISHED, d, 0)
 
 
@@ -255,7 +255,7 @@ def note_token(t, s, log, slot, k):
 
 
 @njit(**EXACT)
-def note_firing(s, log, d, q, n, updates, start, end):
+def note_firing(s, log, d, q, n, updates, start, end, updating):
     """Put a firing into the log; return its number there, or -1."""
     k = log.counts[FIRINGS]
     if k < s.number[ROOM]:
@@ -263,8 +263,9 @@ def note_firing(s, log, d, q, n, updates, start, end):
         log.firing[4 * k + 1] = q
         log.firing[4 * k + 2] = n
         log.firing[4 * k + 3] = updates
-        log.span[2 * k] = start
-        log.span[2 * k + 1] = end
+        log.span[3 * k] = start
+        log.span[3 * k + 1] = end
+        log.span[3 * k + 2] = updating
         log.counts[FIRINGS] = k + 1
         return k
     if s.number[ROOM]:

@@ -253,7 +253,7 @@ class _Pass:
             receiver_device=message[:, 1].astype(np.int32), message_queue=(message[:, 2] >> 48).astype(np.int32),
             message_slot=((message[:, 2] >> 28) & ((1 << 20) - 1)).astype(np.int32), message_index=message[:, 2] & ((1 << 28) - 1),
             message_bytes=times[:, 2], admitted_s=log.admitted[:admitted], retired_s=log.retired[:admitted], instance=self.drawn[:admitted],
-            dropped=int(log.counts[tables.DROPPED]),
+            dropped=int(log.counts[tables.DROPPED]), update_s=span[by_start, 2],
         )  # fmt: skip
 
 

@@ -179,12 +179,12 @@ def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
     devices.seconds[d, END] = end
     devices.fired[d] += q >= 0
     devices.word[d, BUSY] = 1
-    devices.word[d, LOGGED] = note_firing(log, d, q, n, updates, now, end)
+    devices.word[d, LOGGED] = note_firing(log, d, q, n, updates, now, end, updating)
     push(heap, end, FINISHED, d, 0)
 
 
 @njit(**EXACT)
-def note_firing(log, d, q, n, updates, start, end):
+def note_firing(log, d, q, n, updates, start, end, updating):
     """Put a firing into the log; return its number there, or -1."""
     k = log.counts[FIRINGS]
     if k < len(log.span):
@@ -194,6 +194,7 @@ def note_firing(log, d, q, n, updates, start, end):
         log.firing[k, 3] = updates
         log.span[k, 0] = start
         log.span[k, 1] = end
+        log.span[k, 2] = updating
         log.counts[FIRINGS] = k + 1
         return k
     if len(log.span):

@@ -218,7 +218,7 @@ class Simulator(Engine):
             message_slot=((token >> 28) & ((1 << 20) - 1)).astype(np.int32), message_index=token & ((1 << 28) - 1),
             message_bytes=log.sent[:sent, 2],
             admitted_s=log.admitted[:admitted], retired_s=log.retired[:admitted], instance=b.I[b.I[H.ORDER0] : b.I[H.ORDER0] + admitted].copy(),
-            dropped=int(log.counts[tables.DROPPED] + log.counts[tables.MESSAGES]) - sent,
+            dropped=int(log.counts[tables.DROPPED] + log.counts[tables.MESSAGES]) - sent, update_s=log.span[:firings, 2][order],
         )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class Costs(NamedTuple):
 
 
 class Log(NamedTuple):
-    """counts: [7], see above. firing: [room, 4] device, queue, tokens, updates; span: [room, 2] start and end.
+    """counts: [7], see above. firing: [room, 4] device, queue, tokens, updates; span: [room, 3] start, end and seconds of updates.
 
     taken: [room, 3] firing, slot, index. message: [room, 3] sending firing, receiving device, token; sent: [room, 3] sent, arrived, bytes.
     admitted, retired: [instances of the pass] by place in the order.
@@ -109,7 +109,7 @@ def held(capacity: int) -> Held:
 def log(instances: int, firings: int, tokens: int, messages: int) -> Log:
     """Return an empty log with room for so many events of each kind (0: none is kept, none counts as dropped)."""
     return Log(
-        np.zeros(7, np.int64), np.zeros((firings, 4), np.int64), np.zeros((firings, 2)), np.zeros((tokens, 3), np.int64),
+        np.zeros(7, np.int64), np.zeros((firings, 4), np.int64), np.zeros((firings, 3)), np.zeros((tokens, 3), np.int64),
         np.zeros((messages, 3), np.int64), np.zeros((messages, 3)), np.zeros(instances), np.zeros(instances),
     )  # fmt: skip
 

@@ -26,8 +26,10 @@ FORWARD, BACKWARD, UPDATE = "#0072b2", "#f0a830", "#1b1b1b"
 IDLE, INK, MUTED = "#e9ecef", "#1f2937", "#6b7280"
 COLOURS = (FORWARD, BACKWARD, UPDATE)
 KINDS = ("forward", "backward", "update")
-FEW_BOXES, MOST_BOXES = 250, 1500
-"""In a row: up to which each has an edge, and from which on their shares are drawn in their place."""
+EDGED = 1 / 250
+"""Of the width: boxes that are wider have an edge, which sets them apart from their neighbours."""
+MOST_BOXES = 1500
+"""Of a row; where there are more, their shares are drawn in their place."""
 BINS = 400
 """Parts of the time of such a row."""
 MOST_ROWS = 64
@@ -112,9 +114,10 @@ def _panel(axis: Axes, title: str, trace: Trace, devices: list[int], begin: floa
             _shares(axis, row, kinds, begin, last, scale)
             continue
         for colour, spans in zip(COLOURS, kinds, strict=True):
-            drawn = np.stack([spans[:, 0], spans[:, 1] - spans[:, 0]], axis=1) * scale
-            edge = 0.5 if count < FEW_BOXES else 0.0
-            axis.broken_barh(drawn.tolist(), (row - 0.42, 0.84), facecolor=colour, edgecolor="white", linewidth=edge, zorder=2)
+            drawn = np.stack([spans[:, 0], spans[:, 1] - spans[:, 0]], axis=1)
+            wide = drawn[:, 1] > EDGED * (end - begin)
+            for some, edge in ((drawn[wide], 0.5), (drawn[~wide], 0.0)):
+                axis.broken_barh((some * scale).tolist(), (row - 0.42, 0.84), facecolor=colour, edgecolor="white", linewidth=edge, zorder=2)
     for row in range(len(devices)):
         share = busy[row] / (last - begin) if last > begin else 0.0
         axis.text(1.008, row, f"{100 * share:.0f} %", transform=axis.get_yaxis_transform(), va="center", fontsize=_size(devices), color=MUTED)
