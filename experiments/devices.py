@@ -79,7 +79,8 @@ def table(a: argparse.Namespace) -> tuple[list[list[str]], list[dict[str, Any]]]
             mean = {k: statistics.mean(r[k] for r in runs) for k in ("mean", "busy")}
             points.append({"devices": devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "staleness": mean["mean"]})
             body.append([
-                str(devices), str(in_flight(devices)), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x", f"{100 * mean['busy']:.0f} %",
+                str(devices), str(in_flight(devices)), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x",
+                f"{100 * mean['busy']:.0f} %",
                 f"{mean['mean']:.2f}", number(max(r["max"] for r in runs)), f"{100 * statistics.median(accuracies):.2f} %",
                 f"{100 * min(accuracies):.2f}–{100 * max(accuracies):.2f}",
             ])  # fmt: skip
@@ -131,8 +132,8 @@ def main(argv: list[str] | None = None) -> None:
     if a.write:
         words = (
             f"A residual network of {DEPTH} layers on {a.instances:,} images of MNIST, plain SGD with a learning rate of {a.rate:g}, an update every "
-            f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {a.seeds} seeds. Simulated devices of 1 TFLOP/s that work on one "
-            "image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as there are devices. "
+            f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {a.seeds} seeds. Simulated devices of 1 TFLOP/s that work on "
+            "one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as there are devices. "
             "`sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates."
         )
         picture = plot(points)
