@@ -17,7 +17,8 @@ class Record:
     """One training run. epochs: passes over the training data, with the part of one in which the target was reached.
 
     curve: (epochs, seconds since its start without compilation, validation metric) at each validation. rate: median instances/s over the
-    epochs. staleness: mean over the updates of the layer where it is largest. cpu_share: processor time by time, load_before: other processes that were running: both tell of disturbance.
+    epochs. staleness: mean over the updates of the layer where it is largest. cpu_share: processor time by
+    time, load_before: other processes that were running: both tell of disturbance.
     """
 
     fingerprint: str

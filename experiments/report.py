@@ -96,7 +96,8 @@ def write(records: Sequence[Record]) -> None:
     words = (
         "Every run starts from fresh weights and ends with the first validation at which the metric has reached its target: there are some within "
         "each epoch, for which a pass drains. Medians over those that reached it. Seconds are of training and validation, without compilation "
-        "and reading. The last two columns divide the asynchronous median by the synchronous one, over seeds that reached the target both ways. Staleness: updates of a layer between an "
+        "and reading. The last two columns divide the asynchronous median by the synchronous one, over seeds that reached the target both ways. "
+        "Staleness: updates of a layer between an "
         f"instance's forward and its backward, mean of the layer where it is largest. {processor()}. Each run is a line of "
         "[results/runs.jsonl](results/runs.jsonl), with its curve, its share of the processor and the load before it."
     )
