@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ from hypothesis import strategies as st
 
 from ampc.simulate.cost_only import Settings, simulate
 from ampc.simulate.flow import synthetic
-from tests.simulate.networks import target, varied
+from tests.simulate.networks import digest, target, varied
 from tests.simulate.simpy_model import Model
 
 
@@ -41,3 +45,13 @@ def test_the_makespan_is_that_of_a_model_in_simpy(
 @pytest.mark.parametrize("seed", range(20))
 def test_compiled_loops_give_the_same(seed: int) -> None:
     compare(["chain", "tree"][seed % 2], 3 + seed, 2 + seed % 4, ["full", "ring", "star"][seed % 3], 20, 1 + seed % 6, seed)
+
+
+@pytest.mark.compiled
+def test_compiled_loops_give_the_same_as_plain_python_to_the_last_bit() -> None:
+    root = Path(__file__).parents[2]
+    folders = os.pathsep.join(str(root / x) for x in ("src", "tests", "."))
+    command = [sys.executable, "-c", "from tests.simulate.networks import digest; print(digest())"]
+    plain = subprocess.run(command, cwd=root, env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": folders}, capture_output=True, text=True)
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout.strip() == digest()

@@ -333,16 +333,3 @@ def jitter(state, deviation):
     variance = math.log1p(deviation * deviation)
     normal = math.sqrt(-2.0 * math.log(uniform(state))) * math.cos(6.283185307179586 * uniform(state))
     return math.exp(math.sqrt(variance) * normal - 0.5 * variance)
-
-
-@njit(**EXACT)
-def waiting_time(state, rate_per_s):
-    """Seconds until the next of events that happen at random, `rate_per_s` of them a second."""
-    return -math.log(uniform(state)) / rate_per_s
-
-
-@njit(**EXACT)
-def drawn(state, n):
-    """A whole number below n."""
-    return min(n - 1, np.int64((1.0 - uniform(state)) * n))
-
