@@ -175,7 +175,7 @@ def test_the_best_device_for_a_unit_is_the_best_of_all_tried(hardware: str) -> N
     problem = fine(graph, t)
     loads = Loads(problem, [u % len(t.devices) for u in range(len(problem.units))])
     for unit in range(len(problem.units)):
-        loads.rescale()
+        loads.rescale(loads.busiest_s())
         old = loads.take(unit)
         soft = []
         for device in range(len(t.devices)):

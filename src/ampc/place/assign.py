@@ -17,7 +17,7 @@ from ampc.place.exact import simple_bound, solvable, solve
 from ampc.place.loads import Loads
 from ampc.place.memory import check_memory
 from ampc.place.problem import Choice, Problem, rounded
-from ampc.place.search import MANY, along, improve, least, longest_first, score_of, search, settle, shake, together
+from ampc.place.search import along, improve, large, least, longest_first, score_of, search, settle, shake, together
 from ampc.place.statistics import Statistics, guess
 from ampc.place.target import Precision, Target
 from ampc.place.traffic import ways
@@ -123,7 +123,8 @@ def balanced(problem: Problem) -> Placed:
     fine = _fine(problem)
     pinned = asked_for(fine)
     start = [chosen[problem.unit_of[u.nodes[0]]] for u in fine.units]
-    chosen, bound_s = _solved(fine, search(fine, [start, longest_first(fine, pinned)], pinned), pinned)
+    starts = [start] if large(fine) else [start, longest_first(fine, pinned)]
+    chosen, bound_s = _solved(fine, search(fine, starts, pinned), pinned)
     return fine, chosen, bound_s
 
 
@@ -143,7 +144,7 @@ def _limit(problem: Problem, dealt: Choice) -> None:
 def _solved(problem: Problem, chosen: Choice, pinned: Mapping[int, int]) -> tuple[Choice, float]:
     """Return the best of all choices where the problem is small enough for the solver, else one that random shakes lead to; with a bound."""
     if not solvable(problem):
-        return (shake(problem, chosen, pinned) if len(problem.units) < MANY else chosen), simple_bound(problem)
+        return (chosen if large(problem) else shake(problem, chosen, pinned)), simple_bound(problem)
     solved = solve(problem, chosen, pinned)
     found = chosen if solved.choice is None else least(problem, [solved.choice, improve(problem, solved.choice, pinned)])
     proven = solved.bound_s >= score_of(problem, found)[2] * (1 - 1e-6)

@@ -6,13 +6,17 @@ busiest alone it tells which of two moves leads on where neither touches the bus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ampc.place.problem import Choice, Floats, Ints, Problem, Score
 
-MOST_ROUTED = 24
+NOTHING = 1e-4
+"""Share of the busiest below which a load counts as none: its power would be no normal number, which is slow to reckon with."""
+TIE = 1e-12
+"""Scores nearer than this are equal."""
+MOST_ROUTED = 8
 """Devices whose links are looked at for one unit, in the order of what their own load promises."""
 
 
@@ -25,11 +29,11 @@ class Loads:
         self.busy_s: Floats = np.zeros(problem.n_devices)
         self.memory: Ints = np.zeros(problem.n_devices, dtype=np.int64)
         self.link_s: Floats = np.zeros(max(64, problem.wires.count))
+        self.rescale(1.0)
         for unit, device in enumerate(choice):
             if device >= 0:
                 self.put(unit, device)
-        self.scale_s = 1.0
-        self.rescale()
+        self.rescale(self.busiest_s())
 
     # ---------------------------------------------------------------------------------------------- changes
 
@@ -52,6 +56,7 @@ class Loads:
         there = self.choice[near.units]
         cut = (there >= 0) & (there != device)
         together = there == device
+        touched: list[int] = [device]
         if together.any():
             self.busy_s[device] += sign * float(near.waiting[together].sum()) * p.take_s[device]
         if cut.any():
@@ -59,22 +64,32 @@ class Loads:
             rest = near.bursts[cut] * p.burst_s + near.bytes[cut] * p.byte_s
             self.busy_s[device] += sign * float((messages * p.take_s[device] / 2 + rest).sum())
             np.add.at(self.busy_s, where, sign * (messages * p.take_s[where] / 2 + rest))
+            touched += where.tolist()
             if not p.wires.shared:
                 for other, size in zip(where.tolist(), near.bytes[cut].tolist()):
                     self._send(device, other, sign * size / 2)
+        self._busy_power[touched] = self._powers(self.busy_s[touched])
 
     def _send(self, a: int, b: int, size: float) -> None:
         """Add bytes to the links both ways between two devices."""
         wires = self.problem.wires
         for path in (wires.path(a, b), wires.path(b, a)):
-            if wires.count > len(self.link_s):
-                self.link_s = np.concatenate([self.link_s, np.zeros(wires.count)])
+            self._widen()
             for link in path:
+                before = self._power(float(self.link_s[link]))
                 self.link_s[link] += size * wires.byte_s(link)
+                self._links_power += self._power(float(self.link_s[link])) - before
 
-    def rescale(self) -> None:
-        """Measure loads in the busiest one, so that no power of them overflows."""
-        self.scale_s = float(max(self.busy_s.max(), self.link_s.max())) or 1.0
+    def _widen(self) -> None:
+        """Make room for links that have come up."""
+        if self.problem.wires.count > len(self.link_s):
+            self.link_s = np.concatenate([self.link_s, np.zeros(self.problem.wires.count)])
+
+    def rescale(self, scale_s: float) -> None:
+        """Measure loads in about the busiest one, so that no power of them overflows."""
+        self.scale_s = scale_s or 1.0
+        self._busy_power = self._powers(self.busy_s)
+        self._links_power = float(self._powers(self.link_s).sum())
 
     # ------------------------------------------------------------------------------------------------ scores
 
@@ -90,24 +105,29 @@ class Loads:
 
     def soft(self) -> tuple[int, float]:
         """Return (bytes that do not fit, the soft maximum of all loads with the share of the mean)."""
-        total = float(self._powers(self.busy_s).sum() + self._powers(self.link_s).sum())
+        total = float(self._busy_power.sum()) + self._links_power
         missing = int(np.maximum(self.memory - self.problem.capacity, 0).sum())
         return missing, self._root(total) + self.problem.mean_weight * float(self.busy_s.mean())
 
     def _powers(self, loads: Floats) -> Floats:
-        x = np.maximum(loads, 0.0) / self.scale_s
+        x = loads / self.scale_s
+        x = np.where(x > NOTHING, x, 0.0)
         done = 1
         while done < self.power:
-            x = x * x
+            x *= x
             done *= 2
         return x
+
+    def _power(self, load: float) -> float:
+        x = load / self.scale_s
+        return x**self.power if x > NOTHING else 0.0
 
     def _root(self, total: float) -> float:
         root: float = max(total, 0.0) ** (1 / self.power)
         return self.scale_s * root
 
-    def best(self, unit: int, only: Iterable[int] = ()) -> int:
-        """Return the device on which a unit that is not placed makes the soft score smallest, the first of equal ones; `only`: of these."""
+    def best(self, unit: int, keep: int = -1) -> int:
+        """Return the device on which a unit that is not placed makes the soft score smallest: `keep` if that is one, else the first."""
         p, near, m = self.problem, self.problem.around[unit], self.problem.n_devices
         there = self.choice[near.units]
         known = there >= 0
@@ -118,42 +138,47 @@ class Loads:
         cut_here = messages * p.take_s[where] / 2 + rest
         own = p.seconds[unit][p.kind_of] + p.take_s * (messages.sum() / 2) + rest.sum()
         own[where] += waiting * p.take_s[where] - cut_here
-        grown = self._powers(self.busy_s[where] + cut_here) - self._powers(self.busy_s[where])
-        total = self._powers(self.busy_s + own) - self._powers(self.busy_s) + grown.sum()
+        grown = self._powers(self.busy_s[where] + cut_here) - self._busy_power[where]
+        total = self._powers(self.busy_s + own) - self._busy_power
+        total += grown.sum() + self._busy_power.sum() + self._links_power
         total[where] -= grown
-        total += self._powers(self.busy_s).sum()
         added = own + cut_here.sum()
         added[where] -= cut_here
         mean = p.mean_weight * added / m
         over = np.maximum(self.memory + p.memory[unit] - p.capacity, 0) - np.maximum(self.memory - p.capacity, 0)
-        options = np.array(list(only), dtype=np.int64) if only else np.arange(m)
-        options = options[over[options] == over[options].min()]
-        linked = 0.0 if p.wires.shared else float(self._powers(self.link_s).sum())
-        score = self.scale_s * np.maximum(total[options] + linked, 0.0) ** (1 / self.power) + mean[options]
+        score = self.scale_s * np.maximum(total, 0.0) ** (1 / self.power) + mean
+        least = over.min()
+        if over.any():
+            score[over > least] = np.inf
         if p.wires.shared or not len(where):
-            return int(options[score.argmin()])
-        return self._routed(options, score, total + linked, mean, where, size)
+            first = int(score.argmin())
+            return keep if keep >= 0 and score[keep] <= score[first] * (1 + TIE) else first
+        return self._routed(score, total, mean, where, size, keep)
 
-    def _routed(self, options: Ints, score: Floats, total: Floats, mean: Floats, where: Ints, size: Floats) -> int:
-        """Return the best of `options` with their links; `score` holds what they are without these, which is never more."""
+    def _routed(self, score: Floats, total: Floats, mean: Floats, where: Ints, size: Floats, keep: int) -> int:
+        """Return the best device with its links; `score` holds what each is without these, which is never more."""
         wires = self.problem.wires
         best, least = -1, float("inf")
-        for i in np.argsort(score, kind="stable")[:MOST_ROUTED].tolist():
-            if score[i] >= least:
+        likely = np.argpartition(score, MOST_ROUTED)[:MOST_ROUTED] if len(score) > MOST_ROUTED else np.arange(len(score))
+        likely = likely[np.lexsort((likely, score[likely]))]
+        order = [keep, *(d for d in likely.tolist() if d != keep)] if keep >= 0 and np.isfinite(score[keep]) else likely.tolist()
+        for device in order:
+            if score[device] >= least * (1 - TIE):
+                if device == keep:
+                    continue
                 break
-            device, more = int(options[i]), dict[int, float]()
+            more = dict[int, float]()
             for other, bytes_ in zip(where.tolist(), size.tolist()):
                 for path in (wires.path(device, other), wires.path(other, device)):
                     for link in path:
                         more[link] = more.get(link, 0.0) + bytes_ / 2 * wires.byte_s(link)
-            if wires.count > len(self.link_s):
-                self.link_s = np.concatenate([self.link_s, np.zeros(wires.count)])
-            links = np.fromiter(more, dtype=np.int64, count=len(more))
-            before = self.link_s[links]
-            after = before + np.fromiter(more.values(), dtype=np.float64, count=len(more))
-            grown = float((self._powers(after) - self._powers(before)).sum())
+            self._widen()
+            grown = 0.0
+            for link, seconds in more.items():
+                before = float(self.link_s[link])
+                grown += self._power(before + seconds) - self._power(before)
             now = self._root(float(total[device]) + grown) + float(mean[device])
-            if now < least:
+            if now < least * (1 - TIE):
                 best, least = device, now
         return best
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,9 +18,9 @@ POWERS = (8, 64)
 """Of the soft maximum: first all devices count, then almost only the busiest."""
 MAX_ROUNDS = 30
 """Rounds of moves with one power; far fewer are needed in practice."""
-MANY = 1_000
-"""Units from which on only the best start is improved further, in at most FEW_ROUNDS rounds."""
-FEW_ROUNDS = 3
+MANY = 10_000
+"""Units times devices from which on only the best start is improved further, in at most FEW_ROUNDS rounds."""
+FEW_ROUNDS = 2
 MAX_SWAPPED = 64
 """Units up to which pairs are exchanged too."""
 MAX_SHAKES = 40
@@ -48,7 +48,7 @@ def least(problem: Problem, choices: list[Choice]) -> Choice:
 def longest_first(problem: Problem, pinned: Mapping[int, int]) -> Choice:
     """Greedy: the unit with the most work goes where the busiest device stays fastest, given what is placed already."""
     loads = _pinned_only(problem, pinned)
-    loads.scale_s = _scale(problem)
+    loads.rescale(_scale(problem))
     seconds = problem.seconds.min(axis=1)
     share = seconds / (seconds.sum() or 1.0) + problem.memory / max(1, int(problem.capacity.sum()))
     for unit in np.argsort(-share, kind="stable").tolist():
@@ -128,18 +128,20 @@ def settle(problem: Problem, choice: Choice) -> Choice:
 # ------------------------------------------------------------------------------------------------- improvement
 
 
-def improve(problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: bool = False, rounds: int = MAX_ROUNDS) -> Choice:
+def improve(
+    problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: bool = False, rounds: int = MAX_ROUNDS, powers: Sequence[int] = POWERS
+) -> Choice:
     """Move single units, then with `swaps` exchange pairs, as long as the score falls; the result is never worse."""
     best, best_score = choice, score_of(problem, choice)
     seconds = problem.seconds.min(axis=1)
     free = [u for u in np.argsort(-seconds, kind="stable").tolist() if u not in pinned]
-    for power in POWERS:
+    for power in powers:
         for _ in range(rounds):
             loads = Loads(problem, choice, power)  # afresh: differences gather rounding errors
             before = loads.soft()
             for unit in free:
                 old = loads.take(unit)
-                loads.put(unit, _moved(loads, unit, old))
+                loads.put(unit, loads.best(unit, keep=old))
             if swaps and len(free) <= MAX_SWAPPED and power == POWERS[-1]:
                 _swap(loads, free)
             after, choice, now = loads.soft(), loads.taken(), loads.score()
@@ -148,12 +150,6 @@ def improve(problem: Problem, choice: Choice, pinned: Mapping[int, int], swaps: 
             if after[0] >= before[0] and after[1] >= before[1] * (1 - 1e-6):
                 break
     return best
-
-
-def _moved(loads: Loads, unit: int, old: int) -> int:
-    """Return the device for a unit that was taken from `old`: another one only if that is better."""
-    new = loads.best(unit)
-    return old if new == old else loads.best(unit, only=(old, new))
 
 
 def _swap(loads: Loads, free: list[int]) -> None:
@@ -179,11 +175,16 @@ def _exchange(loads: Loads, a: int, b: int, to_a: int, to_b: int) -> None:
     loads.put(b, to_b)
 
 
+def large(problem: Problem) -> bool:
+    """Whether time allows only few rounds."""
+    return len(problem.units) * problem.n_devices >= MANY
+
+
 def search(problem: Problem, starts: list[Choice], pinned: Mapping[int, int]) -> Choice:
     """Return the best choice that moves from `starts` lead to."""
-    if len(problem.units) < MANY:
+    if not large(problem):
         return least(problem, [*starts, *(improve(problem, start, pinned, swaps=True) for start in starts)])
-    first = [improve(problem, start, pinned, rounds=1) for start in starts]
+    first = [improve(problem, start, pinned, rounds=1, powers=POWERS[:1]) for start in starts]
     return improve(problem, least(problem, [*starts, *first]), pinned, rounds=FEW_ROUNDS)
 
 
@@ -213,4 +214,4 @@ def shake(problem: Problem, choice: Choice, pinned: Mapping[int, int]) -> Choice
     return best
 
 
-__all__ = ["along", "improve", "least", "longest_first", "score_of", "search", "settle", "shake", "together"]
+__all__ = ["along", "improve", "large", "least", "longest_first", "score_of", "search", "settle", "shake", "together"]
