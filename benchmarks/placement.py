@@ -50,8 +50,8 @@ def compare() -> float:
                 dealt = place(graph, target, "round_robin")
                 ratios.append(best.instances_per_s / dealt.instances_per_s)
                 print(
-                    f"{model:22} {dealt.instances_per_s:12,.0f} {best.instances_per_s:12,.0f} {ratios[-1]:6.2f} {100 * best.gap:5.1f}% {took:5.1f} s  "
-                    f"{best.bottleneck_link or best.devices[best.bottleneck]}"
+                    f"{model:22} {dealt.instances_per_s:12,.0f} {best.instances_per_s:12,.0f} {ratios[-1]:6.2f} {100 * best.gap:5.1f}% {took:5.1f} s"
+                    f"  {best.bottleneck_link or best.devices[best.bottleneck]}"
                 )
             medians.append(statistics.median(ratios))
             print(f"{'median':22} {'':12} {'':12} {medians[-1]:6.2f}   least {min(ratios):.2f}")
@@ -87,8 +87,8 @@ def scale(layers: int, devices: int) -> None:
         took = time.perf_counter() - began
         dealt = place(graph, target, "round_robin")
         print(
-            f"{name:18} {took:6.1f} s  {best.instances_per_s:12,.0f} instances/s, {best.instances_per_s / dealt.instances_per_s:.2f} times round_robin, "
-            f"gap {100 * best.gap:.0f} %"
+            f"{name:18} {took:6.1f} s  {best.instances_per_s:12,.0f} instances/s, "
+            f"{best.instances_per_s / dealt.instances_per_s:.2f} times round_robin, gap {100 * best.gap:.0f} %"
         )
 
 
