@@ -101,6 +101,18 @@ def test_a_sample_of_the_data_stands_for_all_and_deals_copies_equally() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(again.tables, t))
 
 
+def test_a_sample_is_as_long_as_the_data_on_average() -> None:
+    graph = graph_of((MODELS / "list_reduction.amp").read_text("utf-8"), hidden=4)
+    data = dataset(graph, random_rows(graph, 2000, seed=1, longest=30))
+    placement, weights = spread(graph, 1), parameters(graph, seed=0)
+    mean = np.diff(data.axes["token"]).mean()
+    step = next(s.id for s in make_plan(graph, placement.device_of).segments if "step" in s.layers)
+    for seed in range(3):
+        flow = sampled(graph, placement, load_target("cpu-1"), data, weights, sample=40, seed=seed)
+        # The standard error of 40 independent draws would be 1.4.
+        assert flow.tokens()[:, step].mean() == pytest.approx(mean, abs=0.2)
+
+
 def test_no_instance_and_a_missing_precision_are_refused() -> None:
     graph, on = small("mnist_mlp"), load_target("fpga_1tflops")
     plan = make_plan(graph, {})

@@ -151,15 +151,24 @@ def sampled(
     graph: Graph, placement: Placement, target: Target, data: DatasetLike, parameters: Mapping[str, Array], sample: int = 64, seed: int = 0,
     frequency: Mapping[str, float] | None = None, precision: Precision = "fp32",
 ) -> Flow:  # fmt: skip
-    """Return the flow of a program as placed on `target`: of `sample` instances of `data`, drawn by `seed`, or of all if there are no more.
+    """Return the flow of a program as placed on `target`: of `sample` instances of `data`, or of all if there are no more.
 
+    One is drawn by `seed` from each of `sample` classes of equally many, by length, so that the sample's mean length is nearly that of the data.
     parameters: "layer.param" -> array; they decide computed branches. Raises AMP390 if an instance does not finish, and what `flow_of` raises.
     """
     plan = make_plan(graph, placement.device_of)
-    chosen = range(data.n) if data.n <= sample else np.sort(np.random.default_rng(seed).choice(data.n, sample, replace=False))
+    chosen = np.arange(data.n) if data.n <= sample else _representative(data, sample, np.random.default_rng(seed))
     # Numbered anew, so that copies of a layer are dealt equally many.
     instances = [dataclasses.replace(instance_of(data, graph, int(i)), number=k) for k, i in enumerate(chosen)]
     return flow_of(plan, [record(plan, parameters, x) for x in instances], target, frequency, precision)
+
+
+def _representative(data: DatasetLike, sample: int, rng: np.random.Generator) -> Integers:
+    """Return int64 [sample], ascending: an instance of each class by length (the sum over the axes)."""
+    length = sum((np.diff(offsets) for offsets in data.axes.values()), np.zeros(data.n, np.int64))
+    by_length = np.lexsort((rng.random(data.n), length))
+    place = (np.arange(sample) + rng.random(sample)) * data.n / sample
+    return np.sort(by_length[np.minimum(place.astype(np.int64), data.n - 1)])
 
 
 def flow_of(
