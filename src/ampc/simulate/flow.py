@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from ampc.codegen.plan import Plan, make_plan
+from ampc.data import Dataset
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.op import Array
@@ -23,16 +24,6 @@ from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import Templates
 from ampc.simulate.costs import TOKEN_BYTES
 from ampc.simulate.record import Recording, record
-
-
-class DatasetLike(Protocol):
-    """The part of `ampc.data.Dataset` that is read here."""
-
-    n: int
-    axes: dict[str, np.ndarray[Any, Any]]
-    inner: dict[str, np.ndarray[Any, Any]]
-    columns: dict[str, np.ndarray[Any, Any]]
-
 
 MOST_TOKENS = 256
 MOST_ROWS = 1024
@@ -148,7 +139,7 @@ def _joined(templates: Sequence[_Template]) -> tuple[dict[str, np.ndarray], Floa
 
 
 def sampled(
-    graph: Graph, placement: Placement, target: Target, data: DatasetLike, parameters: Mapping[str, Array], sample: int = 64, seed: int = 0,
+    graph: Graph, placement: Placement, target: Target, data: Dataset, parameters: Mapping[str, Array], sample: int = 64, seed: int = 0,
     frequency: Mapping[str, float] | None = None, precision: Precision = "fp32",
 ) -> Flow:  # fmt: skip
     """Return the flow of a program as placed on `target`: of `sample` instances of `data`, or of all if there are no more.
@@ -163,7 +154,7 @@ def sampled(
     return flow_of(plan, [record(plan, parameters, x) for x in instances], target, frequency, precision)
 
 
-def _representative(data: DatasetLike, sample: int, rng: np.random.Generator) -> Integers:
+def _representative(data: Dataset, sample: int, rng: np.random.Generator) -> Integers:
     """Return int64 [sample], ascending: an instance of each class by length (the sum over the axes)."""
     length = sum((np.diff(offsets) for offsets in data.axes.values()), np.zeros(data.n, np.int64))
     by_length = np.lexsort((rng.random(data.n), length))

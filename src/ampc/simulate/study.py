@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ampc.codegen.plan import make_plan
 from ampc.data import Dataset
 from ampc.diagnostics import AmpError, did_you_mean, error, printable
 from ampc.ir.init import initial_parameters
-from ampc.ir.state import instance_of
 from ampc.manifest import Manifest
 from ampc.place import Placement, Target, place
 from ampc.place.target import resized
@@ -28,8 +26,7 @@ from ampc.runtime.program import Program
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.summary import Summary
 from ampc.simulate import cost_only as cost_pass
-from ampc.simulate.flow import flow_of
-from ampc.simulate.record import record
+from ampc.simulate.flow import sampled
 from ampc.simulate.report import report
 from ampc.simulate.simulator import Conditions, Simulator
 
@@ -100,24 +97,22 @@ def cost_only(
 ) -> tuple[Placement, cost_pass.Result, dict[str, Any]]:  # fmt: skip
     """Run as many instances as `training` has without numerics; return (placement, result, report).
 
-    templates: so many instances, spread over the data, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
+    templates: so many instances, of all lengths, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
     Raises AmpError as placement does, and AMP551 to AMP553.
     """
     placement = placed(manifest, hardware)
-    c, plan = hardware.conditions, make_plan(manifest.graph, placement.device_of)
-    chosen = np.unique(np.linspace(0, training.n - 1, min(templates, training.n)).astype(np.int64))
-    parameters = initial_parameters(manifest.graph, options.seed)
-    recordings = [record(plan, parameters, instance_of(training, manifest.graph, int(i))) for i in chosen]
+    c, graph = hardware.conditions, manifest.graph
+    parameters = initial_parameters(graph, options.seed)
     frequency = {layer: float(v) for layer, given in options.per_layer.items() for k, v in given.items() if k == "min_update_frequency"}
-    own = {x.name for x in manifest.graph.layers if "min_update_frequency" in x.settings}
-    every = {x: float(options.min_update_frequency) for x in plan.layers if x not in own} | frequency
-    flow = flow_of(plan, recordings, hardware.target, every, c.precision)
+    own = {x.name for x in graph.layers if "min_update_frequency" in x.settings}
+    every = {x.name: float(options.min_update_frequency) for x in graph.layers if x.name not in own} | frequency
+    flow = sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, every, c.precision)
     settings = cost_pass.Settings(
         options.max_active_keys, mode,  # type: ignore[arg-type]  # checked by it
         options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events
     )
     result = cost_pass.simulate(flow, hardware.target, training.n, settings)
-    stale = {layer: None if math.isnan(x) else float(x) for layer, x in zip(plan.layers, result.mean_staleness())}
+    stale = {layer: None if math.isnan(x) else float(x) for layer, x in zip(flow.layers, result.mean_staleness())}
     return placement, result, report(result.totals, result.trace, stale)
 
 
