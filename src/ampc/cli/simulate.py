@@ -21,6 +21,8 @@ from ampc.diagnostics import error, printable
 
 if TYPE_CHECKING:
     from ampc.manifest import Manifest
+    from ampc.place import Target
+    from ampc.place.factors import Factors
     from ampc.runtime.options import RunOptions, Value
     from ampc.simulate.study import Hardware
 
@@ -63,6 +65,7 @@ def simulate(
     ] = None,
     max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
     precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number sent.")] = Precision.fp32,
+    profile: Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Nodes take as long as in the profile of an earlier run.")] = None,
     jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
     failures: Annotated[float, typer.Option(metavar="X", min=0.0, max=1e6, help="Failures of a device a busy second.")] = 0.0,
     repair: Annotated[float, typer.Option(metavar="SECONDS", min=0.0, max=1e6, help="How long a failed device stands still.")] = 0.0,
@@ -89,11 +92,11 @@ def simulate(
     assert data is not None
     program = _Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
-    hardware = study.Hardware(
-        load_target(target) if target is not None else manifest.target if program.compiled else this_machine(), strategy,
-        Conditions(precision.value, jitter, failures, repair, seed, TRACED if trace is not None else 0 if sweep else PATH_EVENTS),
-        parse_at(at or []),
-    )  # fmt: skip
+    on = load_target(target) if target is not None else manifest.target if program.compiled else this_machine()
+    factors = _factors(profile, manifest, on, precision.value) if profile is not None else {}
+    kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
+    conditions = Conditions(precision.value, jitter, failures, repair, seed, kept, factors)
+    hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
     flags = {"epochs": epochs, "mode": None if cost_only else mode, "max_active_keys": max_active_keys, "seed": seed}
     if not validate:  # nothing to judge by
         flags |= {"until": "", "watch": ""}
@@ -116,6 +119,13 @@ def simulate(
         if formula is not None:
             print("\n".join(["the paper's estimate, one device for each heavy operation:", *formula[0], ""]))
         print(text(found, predicted), end="")
+
+
+def _factors(run: Path, manifest: Manifest, target: Target, precision: Any) -> Factors:
+    from ampc.codegen.plan import make_plan
+    from ampc.runtime import profile
+
+    return profile.factors(profile.read(run), make_plan(manifest.graph, manifest.placement.device_of), manifest.statistics, target, precision)
 
 
 def _formula(manifest: Manifest, hardware: Hardware, data: Path, instances: int) -> tuple[list[str], dict[str, Any]]:

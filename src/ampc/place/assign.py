@@ -13,6 +13,7 @@ from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printabl
 from ampc.ir.copies import plain_name
 from ampc.ir.graph import Graph
 from ampc.place.cost import estimate
+from ampc.place.factors import NONE, Factors, scaled
 from ampc.place.exact import simple_bound, solvable, solve
 from ampc.place.loads import Loads
 from ampc.place.memory import check_memory
@@ -46,11 +47,11 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def place(
     graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None, precision: Precision = "fp32",
-    at: Mapping[str, str] | None = None,
+    at: Mapping[str, str] | None = None, factors: Factors = NONE,
 ) -> Placement:
     """Return a placement of every node of a verified `graph` on the devices of `target`, estimated for numbers of `precision`.
 
-    at: layer -> name of the device that it has to be on.
+    at: layer -> name of the device that it has to be on. factors: how much longer nodes take than estimated, from a profile.
     Raises AmpError AMP506 (a device lacks the precision), AMP510 (unknown strategy), AMP511, AMP512, AMP514 and AMP515 (devices that layers ask for),
     AMP513 (memory).
     """
@@ -59,7 +60,7 @@ def place(
         raise error("AMP510", f"there is no placement strategy `{printable(strategy)}`", help=remedy)
     graph = pinned_at(graph, at or {})
     target.require(precision)
-    cost = estimate(graph, statistics or guess(graph), precision)
+    cost = scaled(estimate(graph, statistics or guess(graph), precision), factors)
     problem, chosen, bound_s = STRATEGIES[strategy](Problem(graph, target, cost))
     check_memory(problem, chosen)
     return _placement(problem, strategy, chosen, bound_s)

@@ -140,6 +140,13 @@ CODES: dict[str, Explanation] = {
         "ampc trace data/list_reduction",
         "ampc trace runs/list_reduction-1",
     ),
+    "AMP721": Explanation(
+        "a profile that can't be read, or is of another program",
+        "`ampc run --profile` writes `report/profile.json` into the run folder. There is none, or it is damaged, of another version, or of a program "
+        "with other nodes: what was measured then says nothing of this one.",
+        "ampc simulate list_reduction.ampx --profile runs/mnist_mlp-1 --data data/list_reduction",
+        "ampc simulate list_reduction.ampx --profile runs/list_reduction-1 --data data/list_reduction",
+    ),
     "AMP730": Explanation(
         "a file can't be written",
         "The disk is full or the folder doesn't allow it. The run stops with exit code 4; finished checkpoints stay as they were and can be resumed.",

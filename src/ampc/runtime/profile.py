@@ -13,13 +13,17 @@ import msgspec
 import numpy as np
 
 from ampc.codegen.plan import Plan, Segment
+from ampc.diagnostics import error, printable
 from ampc.ir.graph import Graph
-from ampc.place import Cost, Statistics, estimate
+from ampc.place import Cost, Precision, Statistics, Target, estimate
+from ampc.place.factors import Factors
 from ampc.runtime.trace import Trace
 from ampc.runtime.weights import write_bytes
 
 FILE = "report/profile.json"
 FORM = 1
+LEAST = 0.2
+"""Share of a segment's measured time that is thought to be work, however large a device's overheads are said to be."""
 
 
 class QueueProfile(msgspec.Struct, frozen=True):
@@ -120,6 +124,54 @@ def write(folder: Path, found: Profile) -> None:
     path = folder / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+
+
+def read(folder: str | Path) -> Profile:
+    """Return the profile of a run folder (or the file itself). Raises AmpError AMP721 if there is none, or none that can be read."""
+    path = Path(folder)
+    file = path / FILE if path.is_dir() else path
+    shown = printable(str(folder))
+    if not file.is_file():
+        raise error("AMP721", f"`{shown}` holds no profile", help="`ampc run --profile` writes one into the run folder")
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Profile)
+        if found.form != FORM:
+            raise ValueError(f"it has version {found.form}")
+        return found
+    except (OSError, ValueError) as e:  # msgspec's errors are ValueErrors
+        reason = printable(str(e)).lower()
+        raise error("AMP721", f"the profile in `{shown}` can't be read: {reason}", help="make it anew with `ampc run --profile`") from None
+
+
+def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, precision: Precision = "fp32") -> Factors:
+    """Return how much longer each node took than the cost model says for devices of `target`, the profile's by name.
+
+    Measured are segments: all nodes of one get its factor. Raises AmpError AMP721 for the profile of another program.
+    """
+    graph, cost = plan.graph, estimate(plan.graph, statistics, precision)
+    kinds = {d.name: d for d in target.devices}
+    out: dict[int, list[float]] = {}
+    for q in found.queues:
+        if found.model != graph.name or any(i not in graph.by_id for i in q.nodes):
+            raise error("AMP721", f"the profile is of another program than `{printable(graph.name)}`", help="profile a run of this one", exit_code=1)
+        device = kinds.get(q.device, target.devices[0])
+        backward = q.direction == "backward"
+        overhead = (q.firings * device.firing_overhead_s + q.tokens * device.message_overhead_s) / device.cores
+        work = 0.0
+        for c in (cost.nodes[i] for i in q.nodes if i in cost.nodes):
+            work += q.firings * device.seconds(0.0, 0.0, 0.0, c.product_flops * (1 + backward), precision)
+            matrix, vector, moved = c.fwd_matrix_flops, c.fwd_vector_flops, c.fwd_bytes
+            if backward:
+                matrix, vector, moved = c.bwd_matrix_flops, c.bwd_vector_flops, c.bwd_bytes
+            if c.fires:
+                work += q.tokens / c.fires * device.seconds(matrix, vector, moved, precision=precision)
+        if work <= 0.0:
+            continue
+        spent = q.seconds - q.update_s
+        factor = max(spent - overhead, LEAST * spent) / work
+        for i in q.nodes:
+            out.setdefault(i, [1.0, 1.0])[backward] = factor
+    return {i: (forward, back) for i, (forward, back) in out.items()}
 
 
 def table(found: Profile) -> list[tuple[str, ...]]:

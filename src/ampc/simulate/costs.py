@@ -14,6 +14,7 @@ import numpy as np
 from ampc.codegen.plan import Plan, Segment
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import AnyNode, Group, Phi, Ref, Source, Through, Type
+from ampc.place.factors import NONE, Factors
 from ampc.place.statistics import field_of
 from ampc.place.target import NUMBER_BYTES, Device, Precision
 from ampc.place.work import product_flops, terms, update_flops
@@ -45,13 +46,17 @@ class _Rates:
 
 
 def costs(
-    plan: Plan, extents: Extents, devices: Mapping[int, Device], layer_devices: Mapping[str, Device], *, precision: Precision, chance: Iterable[float]
-) -> Costs:
-    """Return the tables for `plan`, whose segment s runs on `devices`[s] and whose layers update themselves on `layer_devices`."""
+    plan: Plan, extents: Extents, devices: Mapping[int, Device], layer_devices: Mapping[str, Device], *, precision: Precision,
+    chance: Iterable[float], factors: Factors = NONE,
+) -> Costs:  # fmt: skip
+    """Return the tables for `plan`, whose segment s runs on `devices`[s] and whose layers update themselves on `layer_devices`.
+
+    factors: how much longer nodes take than estimated, from a profile.
+    """
     queues = 2 * len(plan.segments)
     per_firing, tokens = np.zeros(queues), _Rates(queues)
     for segment in plan.segments:
-        _price(plan.graph, segment, devices[segment.id], precision, per_firing, tokens)
+        _price(plan.graph, segment, devices[segment.id], precision, factors, per_firing, tokens)
     pair, weights = _carried(plan, precision)
     spaces: dict[Space, int] = {}
     first, space, per_row = _entries(tokens, spaces)
@@ -64,7 +69,9 @@ def costs(
     )  # fmt: skip
 
 
-def _price(graph: Graph, segment: Segment, device: Device, precision: Precision, per_firing: Floats, tokens: _Rates) -> None:
+def _price(
+    graph: Graph, segment: Segment, device: Device, precision: Precision, factors: Factors, per_firing: Floats, tokens: _Rates
+) -> None:
     """Add what a segment's two queues cost."""
     for direction in (0, 1):
         q = 2 * segment.id + direction
@@ -72,10 +79,11 @@ def _price(graph: Graph, segment: Segment, device: Device, precision: Precision,
         tokens.constant[q] += device.message_overhead_s / device.cores
         for node in segment.nodes:
             products = sum(product_flops(graph, node)) * (1 + direction)
-            per_firing[q] += device.seconds(0.0, 0.0, 0.0, products, precision)
+            factor = factors.get(node.id, (1.0, 1.0))[direction]
+            per_firing[q] += factor * device.seconds(0.0, 0.0, 0.0, products, precision)
             for t in terms(graph, node, precision):
                 work = (t.matrix_bwd, t.vector_bwd, t.bytes_bwd) if direction else (t.matrix_fwd, t.vector_fwd, t.bytes_fwd)
-                tokens.add(q, _space(graph, node, t.axis, t.region), device.seconds(*work, precision=precision))
+                tokens.add(q, _space(graph, node, t.axis, t.region), factor * device.seconds(*work, precision=precision))
 
 
 def _space(graph: Graph, node: AnyNode, axis: str, region: int) -> Space:

@@ -18,6 +18,7 @@ from ampc.ir.graph import Graph
 from ampc.ir.op import Array
 from ampc.ir.state import instance_of
 from ampc.place import Placement
+from ampc.place.factors import NONE, Factors
 from ampc.place.target import NUMBER_BYTES, Precision, Target
 from ampc.place.work import memory_bytes, product_flops, terms, update_flops, update_frequency
 from ampc.simulate.core import Floats, Integers
@@ -25,6 +26,7 @@ from ampc.simulate.cost_tables import Templates
 from ampc.simulate.costs import TOKEN_BYTES
 from ampc.simulate.record import Recording, record
 
+ONE = (1.0, 1.0)
 MOST_TOKENS = 256
 MOST_ROWS = 1024
 """As in `runtime.binding`: most tokens in one firing, and rows that it should not exceed by much."""
@@ -140,7 +142,7 @@ def _joined(templates: Sequence[_Template]) -> tuple[dict[str, np.ndarray], Floa
 
 def sampled(
     graph: Graph, placement: Placement, target: Target, data: Dataset, parameters: Mapping[str, Array], sample: int = 64, seed: int = 0,
-    frequency: Mapping[str, float] | None = None, precision: Precision = "fp32",
+    frequency: Mapping[str, float] | None = None, precision: Precision = "fp32", factors: Factors = NONE,
 ) -> Flow:  # fmt: skip
     """Return the flow of a program as placed on `target`: of `sample` instances of `data`, or of all if there are no more.
 
@@ -151,7 +153,7 @@ def sampled(
     chosen = np.arange(data.n) if data.n <= sample else _representative(data, sample, np.random.default_rng(seed))
     # Numbered anew, so that copies of a layer are dealt equally many.
     instances = [dataclasses.replace(instance_of(data, graph, int(i)), number=k) for k, i in enumerate(chosen)]
-    return flow_of(plan, [record(plan, parameters, x) for x in instances], target, frequency, precision)
+    return flow_of(plan, [record(plan, parameters, x) for x in instances], target, frequency, precision, factors)
 
 
 def _representative(data: Dataset, sample: int, rng: np.random.Generator) -> Integers:
@@ -164,6 +166,7 @@ def _representative(data: Dataset, sample: int, rng: np.random.Generator) -> Int
 
 def flow_of(
     plan: Plan, recordings: Sequence[Recording], target: Target, frequency: Mapping[str, float] | None = None, precision: Precision = "fp32",
+    factors: Factors = NONE,
 ) -> Flow:  # fmt: skip
     """Return the flow of recorded instances of `plan`, whose segments are on devices of `target`.
 
@@ -183,12 +186,14 @@ def flow_of(
         take.append(min(wanted, device.messages_per_firing) if device.messages_per_firing else wanted)
         each: list[tuple[int, str, tuple[float, float]]] = []
         for direction in (0, 1):
-            products = sum(sum(product_flops(graph, n)) * (1 + direction) for n in s.nodes)
+            products = sum(factors.get(n.id, ONE)[direction] * sum(product_flops(graph, n)) * (1 + direction) for n in s.nodes)
             per_firing.append(device.firing_overhead_s / device.cores + device.seconds(0.0, 0.0, 0.0, products, precision))
         for n in s.nodes:
+            longer = factors.get(n.id, ONE)
             for t in terms(graph, n, precision):
                 forward = device.seconds(t.matrix_fwd, t.vector_fwd, t.bytes_fwd, precision=precision)
-                each.append((n.id, t.axis, (forward, device.seconds(t.matrix_bwd, t.vector_bwd, t.bytes_bwd, precision=precision))))
+                backward = device.seconds(t.matrix_bwd, t.vector_bwd, t.bytes_bwd, precision=precision)
+                each.append((n.id, t.axis, (longer[0] * forward, longer[1] * backward)))
         costs.append((device.message_overhead_s / device.cores, each))
     templates = [_template(plan, r, costs, NUMBER_BYTES[precision]) for r in recordings]
     tables, kept = _joined(templates)

@@ -17,6 +17,7 @@ from ampc.codegen.layout import H
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.place import Placement, Target
+from ampc.place.factors import Factors
 from ampc.place.target import Device, Precision
 from ampc.place.topology import Network
 from ampc.runtime.binding import Binding
@@ -38,7 +39,7 @@ class Conditions:
 
     precision: chooses rates and the bytes of a number; the numbers stay float32. jitter: relative standard deviation of a firing's time.
     failures_per_s: of a device, a busy second; it then stands still for `repair_s` and loses nothing. seed draws both.
-    events: firings that a trace holds at most; 0 keeps none.
+    events: firings that a trace holds at most; 0 keeps none. factors: how much longer nodes take than estimated, from a profile.
     """
 
     precision: Precision = "fp32"
@@ -47,6 +48,7 @@ class Conditions:
     repair_s: float = 0.0
     seed: int = 0
     events: int = 0
+    factors: Factors = dataclasses.field(default_factory=dict)
 
 
 EXACT = Conditions()
@@ -169,7 +171,7 @@ class Simulator(Engine):
         on = {s.id: self._device(self._owner_of[s.id]) for s in self.plan.segments}
         owners = {name: self._device(self._layer_owner(name)) for name in self.plan.layers}
         chance = (c.jitter, c.failures_per_s, c.repair_s, self.target.links.overhead_s)
-        return costs(self.plan, b.extents, on, owners, precision=c.precision, chance=chance)
+        return costs(self.plan, b.extents, on, owners, precision=c.precision, chance=chance, factors=c.factors)
 
     # ------------------------------------------------------------------------------------------------- results
 

@@ -86,10 +86,11 @@ def run(
 
 def placed(manifest: Manifest, hardware: Hardware) -> Placement:
     """Return the manifest's own placement where it is on this target by this strategy, else a new one."""
-    precision = hardware.conditions.precision
-    if manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy and not hardware.at and precision == "fp32":
+    c = hardware.conditions
+    own = manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy
+    if own and not hardware.at and c.precision == "fp32" and not c.factors:
         return manifest.placement
-    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics, precision, hardware.at)
+    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics, c.precision, hardware.at, c.factors)
 
 
 def cost_only(
@@ -97,16 +98,14 @@ def cost_only(
 ) -> tuple[Placement, cost_pass.Result, dict[str, Any]]:  # fmt: skip
     """Run as many instances as `training` has without numerics; return (placement, result, report).
 
-    templates: so many instances, of all lengths, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
+    templates: so many instances, drawn from the data, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
     Raises AmpError as placement does, and AMP551 to AMP553.
     """
-    placement = placed(manifest, hardware)
-    c, graph = hardware.conditions, manifest.graph
+    placement, c, graph = placed(manifest, hardware), hardware.conditions, manifest.graph
+    given = {layer: float(own["min_update_frequency"]) for layer, own in options.per_layer.items() if "min_update_frequency" in own}
+    frequency = {x.name: float(options.min_update_frequency) for x in graph.layers if "min_update_frequency" not in x.settings} | given
     parameters = initial_parameters(graph, options.seed)
-    frequency = {layer: float(v) for layer, given in options.per_layer.items() for k, v in given.items() if k == "min_update_frequency"}
-    own = {x.name for x in graph.layers if "min_update_frequency" in x.settings}
-    every = {x.name: float(options.min_update_frequency) for x in graph.layers if x.name not in own} | frequency
-    flow = sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, every, c.precision)
+    flow = sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, frequency, c.precision, c.factors)
     settings = cost_pass.Settings(
         options.max_active_keys, mode,  # type: ignore[arg-type]  # checked by it
         options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events
