@@ -86,7 +86,7 @@ CODES: dict[str, Explanation] = {
     "AMP915": Explanation(
         "a trace of another program or placement",
         "`ampc view --load` finds the nodes of a trace by the segments of the placement that ran. The program that is drawn has to be the one that "
-        "ran, placed on the same devices: as many cores as the run had workers, or the target that was simulated.",
+        "ran, placed as it ran: on as many cores as the run had workers, or on the target and by the strategy that were simulated.",
         "ampc view list_reduction.ampx --load runs/mnist-1", "ampc view mnist.ampx --load runs/mnist-1",
     ),
     "AMP920": Explanation(
