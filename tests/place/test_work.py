@@ -40,6 +40,55 @@ def test_a_matrix_product_is_apart_from_the_rest() -> None:
     assert terms(graph, step, "bf16")[0].bytes_fwd == 2 * (256 + 128)
 
 
+def test_what_fires_together_leaves_out_what_the_engine_leaves_out() -> None:
+    """A Concat before a Linear is never made, and an embedding of few rows is folded into the Linear."""
+    graph = list_reduction(hidden=128)
+    step, embed = layer_node(graph, "step"), layer_node(graph, "embed")
+    concat = graph.by_id[step.inputs[0][0]]
+    together = {step.id, embed.id, concat.id}
+    assert terms(graph, concat) != ()
+    assert terms(graph, embed) != ()
+    assert terms(graph, concat, inside=together) == terms(graph, embed, inside=together) == ()
+    (term,) = terms(graph, step, inside=together)
+    assert (term.matrix_fwd, term.vector_fwd, term.bytes_fwd) == (2 * 128 * 128, 128 + 128, 4 * (128 + 128 + 128))
+    assert product_flops(graph, step, together) == (2 * 128 * 128,)
+    # Elsewhere, or with a policy that keeps versions of weights, it is looked up and multiplied.
+    for apart, folding in (({step.id, concat.id}, True), (together, False)):
+        assert terms(graph, embed, inside=apart, folding=folding) != ()
+        assert terms(graph, step, inside=apart, folding=folding)[0].matrix_fwd == 2 * 256 * 128
+        assert product_flops(graph, step, apart, folding) == (2 * 256 * 128,)
+
+
+def test_a_large_embedding_is_not_folded() -> None:
+    text = """model words():
+    instance:
+        word: int < 513
+        x: float[8]
+        y: float
+    embed = Embedding(513, 8)
+    last = Linear(16, 1)
+    loss squared(last([embed(word), x]), y)
+"""
+    for rows, columns in ((513, 16), (512, 8)):
+        source = remember("words.amp", text.replace("513", str(rows)).encode(), "words")
+        graph = compiler.compile_source(source, stop_after="passes").graph
+        assert graph is not None
+        assert product_flops(graph, layer_node(graph, "last"), graph.by_id) == (2 * columns,)
+
+
+@pytest.mark.parametrize("name", bundled_models())
+def test_the_rules_of_folding_are_those_of_the_kernels(name: str) -> None:
+    from ampc.codegen.kernels import generate
+
+    graph = compiled(name)
+    program = generate(graph, dict.fromkeys((n.id for n in graph.nodes), 0))
+    priced = set()
+    for segment in program.plan.segments:
+        inside = {n.id for n in segment.nodes}
+        priced |= {n.layer for n in segment.nodes if isinstance(n, PPT) and n.op == "lookup" and not terms(graph, n, inside=inside)}
+    assert priced == {f.table for f in program.folds}
+
+
 ROWS = """model rows():
     instance:
         axis item
@@ -70,7 +119,7 @@ def test_means_follow_from_the_terms(name: str) -> None:
     graph = compiled(name)
     cost = estimate(graph, guess(graph))
     for n in graph.nodes:
-        found = terms(graph, n)
+        found = terms(graph, n, inside=graph.by_id)
         assert all(min(t.matrix_fwd, t.matrix_bwd, t.vector_fwd, t.vector_bwd, t.bytes_fwd, t.bytes_bwd) >= 0 for t in found)
         if all(t.axis == "" for t in found):
             c = cost.nodes[n.id]

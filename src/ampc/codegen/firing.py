@@ -15,6 +15,7 @@ from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
+from ampc.place.work import FOLD_ROWS
 
 Space = str
 """What the rows of a payload are: "" one a token, an axis, or "*<id>" the members of Group <id>."""
@@ -48,10 +49,6 @@ class Family:
 
     gather: NPT | None
     scatter: NPT | None
-
-
-FOLD_ROWS = 512
-"""Tables of at most this many rows are folded: making the product anew after an update costs as much as that many rows."""
 
 
 @dataclasses.dataclass

@@ -87,7 +87,10 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32") -> Cost:
-    """Return the cost of a verified graph, were it computed with numbers of `precision`."""
+    """Return the cost of a verified graph, were it computed with numbers of `precision`, as the engine computes what is on one device.
+
+    An embedding that can be folded into a Linear is taken to be on its device, whichever these are.
+    """
     rates = _Rates(graph, statistics)
     nodes: dict[int, NodeCost] = {}
     messages: dict[Ref, tuple[float, float]] = {}
@@ -105,8 +108,8 @@ def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32"
 
 def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision) -> NodeCost:
     fires = rates.node(node)
-    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision)]
-    products = work.product_flops(graph, node)
+    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision, graph.by_id)]
+    products = work.product_flops(graph, node, graph.by_id)
     # A message of few rows meets few members of a family.
     met = min(len(products), max(1.0, rates.rows(node.outputs[0].rows, node.region))) if products else 0.0
     return NodeCost(

@@ -6,7 +6,7 @@ from all other operations, since devices have different rates for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
@@ -31,6 +31,11 @@ _UPDATE_FLOPS = {"sgd": 2.0, "momentum": 4.0, "adam": 14.0, "adamw": 16.0}
 _STATE_FLOATS = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 
 
+FOLD_ROWS = 512
+"""An embedding of at most this many rows is folded into a Linear that reads it: a lookup in their product takes the place of both. Making the
+product anew after an update costs as much as that many rows."""
+
+
 class Term(msgspec.Struct, frozen=True):
     """Operations and bytes of one firing a row of `axis`: "" is once a message, "*" a row of a group.
 
@@ -47,40 +52,57 @@ class Term(msgspec.Struct, frozen=True):
     region: int = 0
 
 
-def terms(graph: Graph, node: AnyNode, precision: Precision = "fp32") -> tuple[Term, ...]:
-    """Return what one message costs at `node` of a verified graph, by axis; nothing for nodes that only change the state of a message."""
+def terms(
+    graph: Graph, node: AnyNode, precision: Precision = "fp32", inside: Container[int] = (), folding: bool = True
+) -> tuple[Term, ...]:
+    """Return what one message costs at `node` of a verified graph, by axis; nothing for nodes that only change the state of a message.
+
+    inside: nodes that fire as one with it, of which the engine leaves some out: a Concat whose parts a Linear multiplies one by one, and, with
+    `folding`, an embedding that is folded into it.
+    """
     taken = _columns(graph, node, node.region, [graph.type_of(r) for r in node.inputs])
     given = _columns(graph, node, graph.region_out(node), node.outputs)
+    keys: list[tuple[str, int]] = []
     match node:
+        case Concat() if _linear_behind(graph, node, inside) is not None:
+            pass
+        case PPT(op="lookup") if folding and _folded_into(graph, node, inside) is not None:
+            pass
         case PPT() | NPT() | Loss() | Metric() | Bcast() | Flatmap() | Concat() | Split() | Group() | Ungroup():
             keys = sorted(taken.keys() | given.keys())
-        case _:
-            keys = []
-    product = 2.0 * _product(_weight(graph, node)) if _multiplies(node) else 0.0
-    rows = _key(graph, node.outputs[0].rows, node.region) if product else ("", 0)
+    folds = _folds(graph, node, inside) if folding else []
+    product = 2.0 * _inner(graph, node, folds) * node.outputs[0].cols if _multiplies(node) else 0.0
+    rows = _key(graph, node.outputs[0].rows, node.region) if product or folds else ("", 0)
     found = []
     for key in keys:
         took, gave = taken.get(key, 0), given.get(key, 0)
         fwd, bwd = _vector(node, took, gave)
-        moved = (took + gave) * NUMBER_BYTES[precision]
         matrix = product if key == rows else 0.0
+        if folds and key == rows:  # rows of the product are added in place of the embedding's columns
+            took += sum(gave - cols for cols in folds)
+            fwd, bwd = fwd + len(folds) * gave, bwd + len(folds) * gave
+        moved = (took + gave) * NUMBER_BYTES[precision]
         term = Term(key[0], matrix, 2 * matrix, fwd, bwd, moved, 2 * moved, key[1])
         if fwd or bwd or moved or matrix:
             found.append(term)
     return tuple(found)
 
 
-def flops_per_number(op: str) -> float:
-    """Return what the element-wise operation `op` counts for, forward, a number of its result."""
-    return _FLOPS_PER_NUMBER.get(op, _CHEAP)
+def product_flops(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: bool = True) -> tuple[float, ...]:
+    """Return 2·K·N of each matrix product in a forward firing of `node` (backward has two of each): one, or one for each member of a family.
 
-
-def product_flops(graph: Graph, node: AnyNode) -> tuple[float, ...]:
-    """Return 2·K·N of each matrix product in a forward firing of `node` (backward has two of each): one, or one for each member of a family."""
+    `inside` and `folding` as for `terms`.
+    """
     if not _multiplies(node):
         return ()
     assert isinstance(node, PPT)
-    return (2.0 * _product(_weight(graph, node)),) * len(members(graph, node.op, node.layer, node.attrs))
+    flops = 2.0 * _inner(graph, node, _folds(graph, node, inside) if folding else []) * node.outputs[0].cols
+    return (flops,) * len(members(graph, node.op, node.layer, node.attrs)) if flops else ()
+
+
+def flops_per_number(op: str) -> float:
+    """Return what the element-wise operation `op` counts for, forward, a number of its result."""
+    return _FLOPS_PER_NUMBER.get(op, _CHEAP)
 
 
 def update_flops(layer: Layer, train: Settings) -> float:
@@ -132,10 +154,36 @@ def _multiplies(node: AnyNode) -> bool:
     return isinstance(node, PPT) and node.op in ("linear", "linear_by")
 
 
-def _weight(graph: Graph, node: AnyNode) -> tuple[int, ...]:
-    assert isinstance(node, PPT)
-    _, layer = members(graph, node.op, node.layer, node.attrs)[0]
-    return next(p.shape for p in layer.params if len(p.shape) == 2)
+def _inner(graph: Graph, node: AnyNode, folds: list[int]) -> int:
+    """Return the columns that a Linear multiplies: those of its input without what is folded."""
+    return graph.type_of(node.inputs[0]).cols - sum(folds)
+
+
+def _linear_behind(graph: Graph, concat: AnyNode, inside: Container[int]) -> PPT | None:
+    """Return the Linear in `inside` that reads a Concat of equal rows, or None."""
+    if len({graph.type_of(r).rows for r in concat.inputs}) > 1:
+        return None
+    reader = graph.by_id.get(graph.readers.get((concat.id, 0), (-1, 0))[0])
+    return reader if isinstance(reader, PPT) and reader.op == "linear" and reader.id in inside and concat.id in inside else None
+
+
+def _folded_into(graph: Graph, lookup: PPT, inside: Container[int]) -> PPT | None:
+    """Return the Linear that the lookup is folded into, or None."""
+    concat = graph.by_id.get(graph.readers.get((lookup.id, 0), (-1, 0))[0])
+    if not isinstance(concat, Concat) or lookup.id not in inside or graph.layer[lookup.layer].params[0].shape[0] > FOLD_ROWS:
+        return None
+    return _linear_behind(graph, concat, inside)
+
+
+def _folds(graph: Graph, node: AnyNode, inside: Container[int]) -> list[int]:
+    """Return the columns of each embedding that is folded into a Linear."""
+    if not isinstance(node, PPT) or node.op != "linear":
+        return []
+    concat = graph.by_id[node.inputs[0][0]]
+    if not isinstance(concat, Concat) or _linear_behind(graph, concat, inside) is not node:
+        return []
+    before = [(graph.by_id[r[0]], graph.type_of(r).cols) for r in concat.inputs]
+    return [cols for x, cols in before if isinstance(x, PPT) and x.op == "lookup" and _folded_into(graph, x, inside) is node]
 
 
 def _columns(graph: Graph, node: AnyNode, region: int, types: Iterable[Type]) -> dict[tuple[str, int], int]:
@@ -159,4 +207,6 @@ def _product(shape: tuple[int, ...]) -> int:
     return out
 
 
-__all__ = ["Settings", "Term", "flops_per_number", "memory_bytes", "parameters", "product_flops", "terms", "update_flops", "update_frequency"]
+__all__ = [
+    "FOLD_ROWS", "Settings", "Term", "flops_per_number", "memory_bytes", "parameters", "product_flops", "terms", "update_flops", "update_frequency",
+]

@@ -47,16 +47,16 @@ class _Rates:
 
 def costs(
     plan: Plan, extents: Extents, devices: Mapping[int, Device], layer_devices: Mapping[str, Device], *, precision: Precision,
-    chance: Iterable[float], factors: Factors = NONE,
+    chance: Iterable[float], factors: Factors = NONE, folding: bool = True,
 ) -> Costs:  # fmt: skip
     """Return the tables for `plan`, whose segment s runs on `devices`[s] and whose layers update themselves on `layer_devices`.
 
-    factors: how much longer nodes take than estimated, from a profile.
+    factors: how much longer nodes take than estimated, from a profile. folding: the engine folds embeddings (`work.terms`).
     """
     queues = 2 * len(plan.segments)
     per_firing, tokens = np.zeros(queues), _Rates(queues)
     for segment in plan.segments:
-        _price(plan.graph, segment, devices[segment.id], precision, factors, per_firing, tokens)
+        _price(plan.graph, segment, devices[segment.id], precision, factors, per_firing, tokens, folding)
     pair, weights = _carried(plan, precision)
     spaces: dict[Space, int] = {}
     first, space, per_row = _entries(tokens, spaces)
@@ -70,18 +70,19 @@ def costs(
 
 
 def _price(
-    graph: Graph, segment: Segment, device: Device, precision: Precision, factors: Factors, per_firing: Floats, tokens: _Rates
+    graph: Graph, segment: Segment, device: Device, precision: Precision, factors: Factors, per_firing: Floats, tokens: _Rates, folding: bool
 ) -> None:
     """Add what a segment's two queues cost."""
+    inside = {n.id for n in segment.nodes}
     for direction in (0, 1):
         q = 2 * segment.id + direction
         per_firing[q] = device.firing_overhead_s / device.cores
         tokens.constant[q] += device.message_overhead_s / device.cores
         for node in segment.nodes:
-            products = sum(product_flops(graph, node)) * (1 + direction)
+            products = sum(product_flops(graph, node, inside, folding)) * (1 + direction)
             factor = factors.get(node.id, (1.0, 1.0))[direction]
             per_firing[q] += factor * device.seconds(0.0, 0.0, 0.0, products, precision)
-            for t in terms(graph, node, precision):
+            for t in terms(graph, node, precision, inside, folding):
                 work = (t.matrix_bwd, t.vector_bwd, t.bytes_bwd) if direction else (t.matrix_fwd, t.vector_fwd, t.bytes_fwd)
                 tokens.add(q, _space(graph, node, t.axis, t.region), factor * device.seconds(*work, precision=precision))
 

@@ -185,12 +185,13 @@ def flow_of(
         wanted = max(1, min(MOST_TOKENS, MOST_ROWS // most[s.id]))
         take.append(min(wanted, device.messages_per_firing) if device.messages_per_firing else wanted)
         each: list[tuple[int, str, tuple[float, float]]] = []
+        inside = {n.id for n in s.nodes}
         for direction in (0, 1):
-            products = sum(factors.get(n.id, ONE)[direction] * sum(product_flops(graph, n)) * (1 + direction) for n in s.nodes)
+            products = sum(factors.get(n.id, ONE)[direction] * sum(product_flops(graph, n, inside)) * (1 + direction) for n in s.nodes)
             per_firing.append(device.firing_overhead_s / device.cores + device.seconds(0.0, 0.0, 0.0, products, precision))
         for n in s.nodes:
             longer = factors.get(n.id, ONE)
-            for t in terms(graph, n, precision):
+            for t in terms(graph, n, precision, inside):
                 forward = device.seconds(t.matrix_fwd, t.vector_fwd, t.bytes_fwd, precision=precision)
                 backward = device.seconds(t.matrix_bwd, t.vector_bwd, t.bytes_bwd, precision=precision)
                 each.append((n.id, t.axis, (longer[0] * forward, longer[1] * backward)))

@@ -171,7 +171,8 @@ class Simulator(Engine):
         on = {s.id: self._device(self._owner_of[s.id]) for s in self.plan.segments}
         owners = {name: self._device(self._layer_owner(name)) for name in self.plan.layers}
         chance = (c.jitter, c.failures_per_s, c.repair_s, self.target.links.overhead_s)
-        return costs(self.plan, b.extents, on, owners, precision=c.precision, chance=chance, factors=c.factors)
+        folding = self.options.staleness == "plain"
+        return costs(self.plan, b.extents, on, owners, precision=c.precision, chance=chance, factors=c.factors, folding=folding)
 
     # ------------------------------------------------------------------------------------------------- results
 
