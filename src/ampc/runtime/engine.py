@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import generate, metric_names
 from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
-from ampc.codegen.plan import Segment, segment_names
+from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.copies import copy_number, plain_name
@@ -317,10 +317,10 @@ class Engine:
         if b is None:
             return []
         out = []
-        for s, what in zip(self.plan.segments, segment_names(self.plan), strict=True):
+        for s in self.plan.segments:
             for q, direction in ((2 * s.id, "forward"), (2 * s.id + 1, "backward")):
                 control = b.I[H.QUEUE0] + q * QUEUE
-                out.append((f"{s.id} {direction} {what}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
+                out.append((f"{s.id} {direction} {s.title}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
         return out
 
     def settings(self, layer: str) -> dict[str, Any]:

@@ -42,6 +42,12 @@ def _type(name: str) -> Any:
     return np.float64 if name.endswith("_s") or name == "message_bytes" else np.int64 if name in _LONG else np.int32
 
 
+def grouped(numbers: Ints, count: int) -> list[Longs]:
+    """Return for each number below `count` where it stands, in order."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(numbers, minlength=count))[:-1]) if count else []
+
+
 def _token(queue: Ints, slot: Ints, index: Longs) -> Longs:
     """Return queue, slot and index in one number, as the engine has them."""
     return (queue.astype(np.int64) << 48) | (slot.astype(np.int64) << 28) | index
@@ -138,8 +144,7 @@ class Trace:
         """Return (edges [bins + 1] in seconds, share of each bin in which a device was within a firing [devices, bins])."""
         edges = np.linspace(0.0, self.seconds or 1.0, bins + 1)
         out = np.zeros((len(self.devices), bins))
-        for d in range(len(self.devices)):
-            mine = self.device == d
+        for d, mine in enumerate(grouped(self.device, len(self.devices))):
             start, end = self.start_s[mine], self.end_s[mine]
             # Busy seconds up to a time: whole firings that ended before it, and the begun part of the one that it falls into.
             total = np.concatenate([[0.0], np.cumsum(end - start)])
@@ -193,13 +198,14 @@ class Trace:
         """
         n, total = len(self.devices), self.seconds
         out = {name: np.zeros(n) for name in ("busy", "waiting", "overhead", "idle")}
-        for d in range(n):
-            mine = self.device == d
+        came = grouped(self.receiver_device, n)
+        for d, mine in enumerate(grouped(self.device, n)):
             start, end = self.start_s[mine], self.end_s[mine]
             if not len(start):
                 out["idle"][d] = total
                 continue
-            arrived = np.sort(self.arrived_s[(self.receiver_device == d) & np.isfinite(self.arrived_s)])
+            arrived = np.sort(self.arrived_s[came[d]])
+            arrived = arrived[: np.searchsorted(arrived, np.inf)]  # NaN sorts last
             known = np.concatenate([[-np.inf], arrived])
             last = known[np.searchsorted(arrived, start[1:], side="right")]
             gaps = start[1:] - end[:-1]
@@ -238,8 +244,7 @@ class Trace:
         found = self._out_of_range()
         if found:
             return found
-        for d, name in enumerate(self.devices):
-            mine = np.flatnonzero(self.device == d)
+        for name, mine in zip(self.devices, grouped(self.device, len(self.devices)), strict=True):
             start, end = self.start_s[mine], self.end_s[mine]
             for k in np.flatnonzero(start[1:] < start[:-1] - SLACK_S)[:1]:
                 found.append(f"device `{name}`: firing {mine[k + 1]} starts before firing {mine[k]}, which stands before it")

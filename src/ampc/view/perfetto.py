@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ampc.data.write import replacing
 from ampc.diagnostics import printable
-from ampc.runtime.trace import Trace
-
-if TYPE_CHECKING:
-    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
+from ampc.runtime.trace import Trace, grouped
 
 MOST_BYTES = 64 << 20
 MOST_FLOWS = 20_000
-FIRST_BYTES = 110
+FIRST_BYTES = 60
 """What a firing takes about, slices and counters together: the first guess at what fits."""
+CATEGORIES = ("forward", "backward", "update")
+NOTES = ("tokens", "updates")
 PASS = 1
 """Process of what belongs to no device."""
 
@@ -106,7 +105,10 @@ def _flows(trace: Trace, takers: npt.NDArray[np.int32], start: npt.NDArray[np.in
 
 
 class _Out:
-    """Writes the packets. Each device has a sequence of its own, in which names are sent once."""
+    """Writes the packets. Each device has a sequence of its own, which first says the names that its events have by number.
+
+    Serialised messages of one kind may be concatenated to merge them: events are put together from parts that are serialised once.
+    """
 
     def __init__(self, trace: Trace, takers: npt.NDArray[np.int32], times: npt.NDArray[np.int64], flows: list[tuple[int, int]]) -> None:
         from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackEvent
@@ -117,48 +119,74 @@ class _Out:
         for number, (a, b) in enumerate(flows, start=1):
             self.sends.setdefault(a, []).append(number)
             self.takes.setdefault(b, []).append(number)
+        self.received = grouped(trace.receiver_device, len(trace.devices))
         self.data = io.BytesIO()
-        self.packet: TracePacket = TracePacket()
-        self.begin, self.end, self.counter = TrackEvent.TYPE_SLICE_BEGIN, TrackEvent.TYPE_SLICE_END, TrackEvent.TYPE_COUNTER
+        self.packets, self.events = TracePacket, TrackEvent
+        self.time_tag = _varint(TracePacket.TIMESTAMP_FIELD_NUMBER << 3)
+        self.event_tag = _varint(TracePacket.TRACK_EVENT_FIELD_NUMBER << 3 | 2)
         self.names = trace.names()
-        self.cleared: set[int] = set()
-        self.sequence = 0
-        self.said: dict[tuple[str, str], int] = {}
+        self.head = b""
 
     # ------------------------------------------------------------------------------------------------ tracks
 
     def device(self, d: int, mine: npt.NDArray[np.int64]) -> None:
         """Write a device: a process with a thread of its firings `mine`, in order of start, and how many tokens wait there."""
-        t = self.trace
+        t, e = self.trace, self.events
         process, thread, waiting = 4 * d + 8, 4 * d + 9, 4 * d + 10
         self._begin(d + 2)
         self._process(process, d + 2, t.devices[d])
-        packet = self._new(None)
+        packet = self.packets()
         packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = thread, process
         packet.track_descriptor.thread.pid, packet.track_descriptor.thread.tid = d + 2, d + 2
         packet.track_descriptor.thread.thread_name = "firings"
-        self._put()
+        self._put(packet)
+        kinds = self._kinds(thread, np.unique(t.queue[mine]).tolist())
+        update = kinds[-1]
+        end = e(type=e.TYPE_SLICE_END, track_uuid=thread).SerializeToString()
+        notes: dict[tuple[int, int], bytes] = {}
         starts, ends = self.times[mine, 0].tolist(), self.times[mine, 1].tolist()
         queues, tokens, updates = t.queue[mine].tolist(), t.tokens[mine].tolist(), t.updates[mine].tolist()
         spent = np.rint(t.update_s[mine] * 1e9).astype(np.int64).tolist() if len(t.update_s) else [0] * len(mine)
         for k, firing in enumerate(mine.tolist()):
-            packet = self._new(starts[k])
-            event = packet.track_event
-            event.type, event.track_uuid = self.begin, thread
-            event.name_iid = self._interned(packet, "event_names", self.names[queues[k]])
-            category = "update" if queues[k] == 2 * len(t.segments) else "backward" if queues[k] & 1 else "forward"
-            event.category_iids.append(self._interned(packet, "event_categories", category))
-            for name, value in (("tokens", tokens[k]), ("updates", updates[k])):
-                if value:
-                    note = event.debug_annotations.add()
-                    note.name_iid, note.int_value = self._interned(packet, "debug_annotation_names", name), value
-            event.flow_ids.extend(self.sends.get(firing, ()))
-            event.terminating_flow_ids.extend(self.takes.get(firing, ()))
-            self._put()
+            key = tokens[k], updates[k]
+            if key not in notes:
+                notes[key] = self._notes(*key)
+            body = kinds[queues[k]] + notes[key]
+            if firing in self.sends or firing in self.takes:
+                body += e(flow_ids=self.sends.get(firing, ()), terminating_flow_ids=self.takes.get(firing, ())).SerializeToString()
+            self._event(starts[k], body)
             if spent[k] > 0 and ends[k] - starts[k] >= 3:
-                self._slice(max(starts[k] + 1, ends[k] - 1 - spent[k]), ends[k] - 1, thread, "update")
-            self._slice_end(ends[k], thread)
+                self._event(max(starts[k] + 1, ends[k] - 1 - spent[k]), update)
+                self._event(ends[k] - 1, end)
+            self._event(ends[k], end)
         self._counter(waiting, process, "tokens waiting", self._waiting(mine, starts))
+
+    def _kinds(self, thread: int, queues: list[int]) -> dict[int, bytes]:
+        """Say the names of a device's events; return how an event of each queue begins, and (at -1) that of an update within a firing."""
+        last = 2 * len(self.trace.segments)
+        packet = self.packets()
+        names = {q: self.names[q] for q in queues} | {-1: "update"}
+        for iid, name in enumerate(names.values(), start=1):
+            packet.interned_data.event_names.add(iid=iid, name=printable(name))
+        for iid, name in enumerate(CATEGORIES, start=1):
+            packet.interned_data.event_categories.add(iid=iid, name=name)
+        for iid, name in enumerate(NOTES, start=1):
+            packet.interned_data.debug_annotation_names.add(iid=iid, name=name)
+        self._put(packet)
+        out = {}
+        for iid, q in enumerate(names, start=1):
+            category = 3 if q in (-1, last) else 1 + (q & 1)
+            event = self.events(type=self.events.TYPE_SLICE_BEGIN, track_uuid=thread, name_iid=iid, category_iids=[category])
+            out[q] = event.SerializeToString()
+        return out
+
+    def _notes(self, *values: int) -> bytes:
+        """Return the part of an event with what belongs to NOTES."""
+        event = self.events()
+        for iid, value in enumerate(values, start=1):
+            if value:
+                event.debug_annotations.add(name_iid=iid, int_value=value)
+        return bytes(event.SerializeToString())
 
     def instances(self) -> None:
         """Write how many instances are in flight."""
@@ -169,40 +197,27 @@ class _Out:
         self._counter(2, PASS, "instances in flight", samples)
 
     def _process(self, uuid: int, pid: int, name: str) -> None:
-        packet = self._new(None)
+        packet = self.packets()
         packet.track_descriptor.uuid = uuid
         packet.track_descriptor.process.pid, packet.track_descriptor.process.process_name = pid, printable(name)
-        self._put()
+        self._put(packet)
 
-    def _counter(self, uuid: int, process: int, name: str, samples: Any) -> None:
+    def _counter(self, uuid: int, process: int, name: str, samples: Iterable[tuple[int, int]]) -> None:
         """Write a counter; of samples at one time the last."""
-        packet = self._new(None)
+        packet = self.packets()
         packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid, packet.track_descriptor.name = uuid, process, name
         packet.track_descriptor.counter.SetInParent()
-        self._put()
-        last: dict[int, int] = {}
-        for time, value in samples:
-            last[time] = value
-        before = None
+        self._put(packet)
+        e, bodies, before = self.events, dict[int, bytes](), None
+        last = dict(samples)
         for time in sorted(last):
-            if last[time] == before:
+            value = last[time]
+            if value == before:
                 continue
-            before = last[time]
-            packet = self._new(time)
-            packet.track_event.type, packet.track_event.track_uuid, packet.track_event.counter_value = self.counter, uuid, before
-            self._put()
-
-    def _slice(self, start: int, end: int, thread: int, name: str) -> None:
-        packet = self._new(start)
-        packet.track_event.type, packet.track_event.track_uuid = self.begin, thread
-        packet.track_event.name_iid = self._interned(packet, "event_names", name)
-        self._put()
-        self._slice_end(end, thread)
-
-    def _slice_end(self, time: int, thread: int) -> None:
-        packet = self._new(time)
-        packet.track_event.type, packet.track_event.track_uuid = self.end, thread
-        self._put()
+            before = value
+            if value not in bodies:
+                bodies[value] = e(type=e.TYPE_COUNTER, track_uuid=uuid, counter_value=value).SerializeToString()
+            self._event(time, bodies[value])
 
     def _waiting(self, mine: npt.NDArray[np.int64], starts: list[int]) -> Iterator[tuple[int, int]]:
         """Yield (nanoseconds, tokens that wait) at the device of `mine`: in each of its queues as many as when it last fired; if that is not
@@ -211,53 +226,47 @@ class _Out:
         if len(t.waiting):
             last: dict[int, int] = {}
             total = 0
-            for k, firing in enumerate(mine.tolist()):
-                q, left = int(t.queue[firing]), int(t.waiting[firing]) - int(t.tokens[firing])
-                total += left - last.get(q, 0)
-                last[q] = left
-                yield starts[k], total
+            left = (t.waiting[mine] - t.tokens[mine]).tolist()
+            for time, q, n in zip(starts, t.queue[mine].tolist(), left, strict=True):
+                total += n - last.get(q, 0)
+                last[q] = n
+                yield time, total
             return
-        here = (t.receiver_device == t.device[mine[0]]) & np.isfinite(t.arrived_s)
+        here = self.received[int(t.device[mine[0]])]
+        here = here[np.isfinite(t.arrived_s[here])]
         takers = self.takers[here]
         times = np.concatenate([t.arrived_s[here], t.start_s[takers[takers >= 0]]])
-        steps = np.repeat([1, -1], [int(here.sum()), int((takers >= 0).sum())])
+        steps = np.repeat([1, -1], [len(here), int((takers >= 0).sum())])
         order = np.argsort(times, kind="stable")
         yield from zip(np.rint(times[order] * 1e9).astype(np.int64).tolist(), np.cumsum(steps[order]).tolist(), strict=True)
 
     # ------------------------------------------------------------------------------------------------ packets
 
     def _begin(self, sequence: int) -> None:
-        """Begin a sequence: what was interned in another is unknown in it."""
-        self.sequence, self.said = sequence, {}
+        """Begin a sequence."""
+        p = self.packets
+        first = p(trusted_packet_sequence_id=sequence, sequence_flags=p.SEQ_INCREMENTAL_STATE_CLEARED)
+        self.head = b""
+        self._put(first)
+        self.head = p(trusted_packet_sequence_id=sequence, sequence_flags=p.SEQ_NEEDS_INCREMENTAL_STATE).SerializeToString()
 
-    def _interned(self, packet: Any, table: str, name: str) -> int:
-        """Return the number of a name, which the packet says if none before it has."""
-        number = self.said.get((table, name))
-        if number is None:
-            number = self.said[table, name] = len(self.said) + 1
-            entry = getattr(packet.interned_data, table).add()
-            entry.iid, entry.name = number, printable(name)
-        return number
-
-    def _new(self, time: int | None) -> Any:
-        packet = self.packet
-        packet.Clear()
-        packet.trusted_packet_sequence_id = self.sequence
-        if time is not None:
-            packet.timestamp = time
-        if self.sequence in self.cleared:
-            packet.sequence_flags = packet.SEQ_NEEDS_INCREMENTAL_STATE
-        else:
-            self.cleared.add(self.sequence)
-            packet.sequence_flags = packet.SEQ_INCREMENTAL_STATE_CLEARED
-        return packet
-
-    def _put(self) -> None:
-        body = self.packet.SerializeToString()
+    def _put(self, packet: Any) -> None:
+        """Write a packet of this sequence."""
+        body = self.head + packet.SerializeToString()
         self.data.write(b"\x0a" + _varint(len(body)) + body)  # field 1 of a Trace: a packet
+
+    def _event(self, time: int, event: bytes) -> None:
+        """Write a serialised event of this sequence."""
+        body = self.head + self.time_tag + _varint(time) + self.event_tag + _varint(len(event)) + event
+        self.data.write(b"\x0a" + _varint(len(body)) + body)
+
+
+_SMALL = [bytes([value]) for value in range(128)]
 
 
 def _varint(value: int) -> bytes:
+    if value < 128:
+        return _SMALL[value]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
