@@ -1,7 +1,7 @@
 """A training run from the first epoch to the last: order, schedule, validation, target, patience, checkpoints, interrupts, records.
 
 The session knows what an epoch is and nothing of how instances are executed: it drives anything with an engine's methods. An order depends
-on the seed and the epoch alone. All state that a resumed run needs is in `_State` and in the engine.
+on the seed and the epoch alone. All state that a resumed run needs is in `Standing` and in the engine.
 """
 
 from __future__ import annotations
@@ -31,34 +31,12 @@ from ampc.runtime.observer import Observer
 from ampc.runtime.options import RunOptions, is_command
 from ampc.runtime.order import ends, epoch_order
 from ampc.runtime.run_folder import RunFolder, version
+from ampc.runtime.standing import Standing
 from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons, values_of
 from ampc.runtime.weights import shapes
 
 UNDONE_LIMIT = 3
 """With `on_nan = skip`, so many epochs in succession may be undone before the run fails."""
-
-
-@dataclasses.dataclass(slots=True)
-class _State:
-    """Where the run stands. `ledger`: instances of the unfinished epoch that are done; `parts`: the results that go with them.
-
-    `wall_s` and `compile_s` are those of the runs that this one resumes.
-    """
-
-    epoch: int = 0
-    instances: int = 0
-    ledger: Order = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
-    parts: list[EpochResult] = dataclasses.field(default_factory=list)
-    elapsed_s: float = 0.0
-    best_value: float | None = None
-    best_epoch: int | None = None
-    best_step: int | None = None
-    since_best: int = 0
-    time_to_target_s: float | None = None
-    rates: list[float] = dataclasses.field(default_factory=list)
-    wall_s: float = 0.0
-    compile_s: float = 0.0
-    undone: int = 0
 
 
 class Session:
@@ -83,7 +61,7 @@ class Session:
         self.watch = options.watch or (metrics[0] if metrics else "loss")
         self.condition = self._conditions()
         self.rising = is_better_when_higher(graph, self.watch)
-        self.state = _State()
+        self.state = Standing()
         self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
         self.began = time.perf_counter()
         self.observer = Observer(options)
@@ -460,7 +438,7 @@ class Session:
         self.engine.set_optimizer_state(dict(found.optimizer))
         parts = [msgspec.convert(p, EpochResult, strict=False) for p in c.partial]
         same = c.watch == self.watch
-        self.state = _State(
+        self.state = Standing(
             c.epoch,
             c.instances,
             found.ledger,
