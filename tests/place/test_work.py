@@ -59,6 +59,17 @@ def test_what_fires_together_leaves_out_what_the_engine_leaves_out() -> None:
         assert product_flops(graph, step, apart, folding) == (2 * 256 * 128,)
 
 
+def test_an_estimate_of_a_placed_graph_folds_what_is_together() -> None:
+    graph = list_reduction(hidden=128)
+    step, embed = layer_node(graph, "step"), layer_node(graph, "embed")
+    seen = guess(graph)
+    one = dict.fromkeys(graph.by_id, 0)
+    assert estimate(graph, seen, together=one) == estimate(graph, seen)
+    apart = estimate(graph, seen, together=one | {embed.id: 1}).nodes
+    assert apart[step.id].fwd_matrix_flops == 2 * estimate(graph, seen).nodes[step.id].fwd_matrix_flops
+    assert apart[embed.id].bytes > 0
+
+
 def test_a_large_embedding_is_not_folded() -> None:
     text = """model words():
     instance:

@@ -6,6 +6,9 @@ Every forward message is answered by one backward message, so counts hold for bo
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Container, Mapping
+
 import msgspec
 
 from ampc.ir.graph import Graph, Layer
@@ -86,17 +89,22 @@ class Cost(msgspec.Struct, frozen=True):
         return sum(n.flops for n in self.nodes.values()) + sum(x.update_flops for x in self.layers.values())
 
 
-def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32") -> Cost:
+def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32", together: Mapping[int, int] | None = None) -> Cost:
     """Return the cost of a verified graph, were it computed with numbers of `precision`, as the engine computes what is on one device.
 
-    An embedding that can be folded into a Linear is taken to be on its device, whichever these are.
+    together: node id -> number of what it fires with (a segment, a device); only nodes of one number are folded into each other. Without it, all
+    are taken to be together: before placement nothing else is known.
     """
+    groups: defaultdict[int, set[int]] = defaultdict(set)
+    for i, number in (together or {}).items():
+        groups[number].add(i)
+    inside: dict[int | None, Container[int]] = {None: graph.by_id, **groups}
     rates = _Rates(graph, statistics)
     nodes: dict[int, NodeCost] = {}
     messages: dict[Ref, tuple[float, float]] = {}
     arena = 0.0
     for node in graph.nodes:
-        nodes[node.id] = _node_cost(graph, node, rates, precision)
+        nodes[node.id] = _node_cost(graph, node, rates, precision, inside[None if together is None else together.get(node.id)])
         where = graph.region_out(node)
         for port, t in enumerate(node.outputs):
             count, size = rates.ref((node.id, port)), _numbers(t, rates, where) * NUMBER_BYTES[precision]
@@ -106,10 +114,10 @@ def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32"
     return Cost(nodes, layers, messages, arena, precision)
 
 
-def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision) -> NodeCost:
+def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision, inside: Container[int]) -> NodeCost:
     fires = rates.node(node)
-    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision, graph.by_id)]
-    products = work.product_flops(graph, node, graph.by_id)
+    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision, inside)]
+    products = work.product_flops(graph, node, inside)
     # A message of few rows meets few members of a family.
     met = min(len(products), max(1.0, rates.rows(node.outputs[0].rows, node.region))) if products else 0.0
     return NodeCost(

@@ -78,7 +78,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
     """Return the profile of a pass of the program that `plan` is of; queues that never fired are left out."""
-    cost = estimate(plan.graph, statistics)
+    cost = estimate(plan.graph, statistics, together=_together(plan))
     firings, tokens, seconds = trace.by_queue()
     update_s = np.bincount(trace.queue, trace.update_s, len(firings)) if len(trace.update_s) else np.zeros(len(firings))
     whole = float(seconds.sum())
@@ -100,6 +100,11 @@ def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
     )
     ordered_s = float(seconds[2 * len(plan.segments)])
     return Profile(plan.graph.name, trace.driver, len(trace.instance), trace.seconds, tuple(queues), devices, ordered_s, trace.dropped)
+
+
+def _together(plan: Plan) -> dict[int, int]:
+    """Return node -> the segment that it fires in."""
+    return {n.id: s.id for s in plan.segments for n in s.nodes}
 
 
 def _per_token(graph: Graph, cost: Cost, statistics: Statistics, segment: Segment) -> tuple[float, float, float]:
@@ -148,7 +153,7 @@ def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, 
 
     Measured are segments: all nodes of one get its factor. Raises AmpError AMP721 for the profile of another program.
     """
-    graph, cost = plan.graph, estimate(plan.graph, statistics, precision)
+    graph, cost = plan.graph, estimate(plan.graph, statistics, precision, _together(plan))
     kinds = {d.name: d for d in target.devices}
     out: dict[int, list[float]] = {}
     for q in found.queues:
