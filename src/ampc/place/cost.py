@@ -95,10 +95,10 @@ def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32"
     together: node id -> number of what it fires with (a segment, a device); only nodes of one number are folded into each other. Without it, all
     are taken to be together: before placement nothing else is known.
     """
-    groups: defaultdict[int, set[int]] = defaultdict(set)
+    groups: defaultdict[int | None, set[int]] = defaultdict(set)
     for i, number in (together or {}).items():
         groups[number].add(i)
-    inside: dict[int | None, Container[int]] = {None: graph.by_id, **groups}
+    inside: Mapping[int | None, Container[int]] = {**groups, None: graph.by_id}
     rates = _Rates(graph, statistics)
     nodes: dict[int, NodeCost] = {}
     messages: dict[Ref, tuple[float, float]] = {}
