@@ -2,7 +2,7 @@
 
     python -m benchmarks.prediction [MODEL ...] [--target cpu.toml] [--seconds 1] [--rounds 5] [--write]
 
-Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass on one core; and the placement's bound.
+Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass on one core; and the placement's figure.
 Passes of one and of two workers take turns. Rankings: of two placements whose measured rates differ by more than 10 %, the faster one is the one
 that was predicted to be faster.
 """
@@ -37,7 +37,7 @@ DATA: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 """Model -> its data; the others get random instances."""
 RANDOM, LONGEST = 2000, 12
-HEADS = ("model", "workers", "placement", "measured", "predicted", "error", "with a profile", "error", "placement's bound")
+HEADS = ("model", "workers", "placement", "measured", "predicted", "error", "with a profile", "error", "placement")
 
 
 @dataclasses.dataclass

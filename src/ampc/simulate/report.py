@@ -75,7 +75,7 @@ def _queues(trace: Trace) -> list[dict[str, Any]]:
 def text(found: Mapping[str, Any], predicted: float = 0.0) -> str:
     """Return a report as lines for people; `predicted`: what the placement promised."""
     seconds = found["seconds"] or 1.0
-    beside = f" (the placement's bound: {predicted:,.0f})" if predicted else ""
+    beside = f" (placement predicts {predicted:,.0f})" if predicted else ""
     lines = [
         f"{found['instances_per_s']:,.0f} instances/s{beside}: {found['instances']:,} instances in {found['seconds']:.6g} virtual seconds, "
         f"{found['events']:,} events",
