@@ -19,6 +19,7 @@ from ampc.diagnostics import AmpError, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.manifest import FILE_NAME, FORMAT, Manifest, to_bytes
 from ampc.place import Placement, estimate
+from ampc.place.report import report
 
 SUFFIX = ".ampx"
 
@@ -140,19 +141,8 @@ def cost_report(manifest: Manifest) -> dict[str, Any]:
 
 
 def placement_report(placement: Placement, manifest: Manifest) -> dict[str, Any]:
-    """Return the placement by device, as `report/placement.json` holds it."""
-    devices = []
-    for i, name in enumerate(placement.devices):
-        nodes = [n for n in manifest.graph.nodes if placement.device_of[n.id] == i]
-        layers = sorted({layer for n in nodes if (layer := getattr(n, "layer", ""))})
-        devices.append({
-            "name": name, "layers": layers, "nodes": [n.id for n in nodes], "busy_s": placement.busy_s[i], "memory_bytes": placement.memory_bytes[i],
-        })
-    return {
-        "target": manifest.target.name, "strategy": placement.strategy, "bottleneck": placement.devices[placement.bottleneck],
-        "predicted_instances_per_s": placement.instances_per_s, "crossing_messages": placement.crossing_messages,
-        "crossing_bytes": placement.crossing_bytes, "devices": devices,
-    }
+    """Return the placement by device and link, as `report/placement.json` holds it."""
+    return report(manifest.graph, manifest.target, placement, manifest.statistics)
 
 
 def passes_report(graphs: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ampc import frontend, place, until
 from ampc.diagnostics import AmpError, Label, Span, did_you_mean, error, printable
@@ -17,6 +18,9 @@ from ampc.frontend import ast
 from ampc.ir.graph import Graph
 from ampc.manifest import Manifest
 from ampc.source import Source, read_source
+
+if TYPE_CHECKING:
+    from ampc.transform import Change
 
 Value = int | float | bool
 STAGES = ("parse", "check", "lower", "passes", "place")
@@ -34,14 +38,20 @@ class Compilation:
     graph: Graph | None = None
     placement: place.Placement | None = None
     manifest: Manifest | None = None
+    changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
+    """What `parts` and `copies` have led to: layer -> its parts and copies."""
 
 
 def compile_source(
     source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
+    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
     on_stage: OnStage = lambda stage, seconds: None,
 ) -> Compilation:
-    """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError."""
+    """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError.
+
+    at: layer -> device, beside the program's own `device`. parts, copies: into how many a bottleneck may be split or replicated where that pays.
+    """
     from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
 
     if stop_after not in STAGES:
@@ -73,10 +83,42 @@ def compile_source(
         return done
     target = target or place.this_machine()
     seen = statistics(graph)
-    placement = place.place(graph, target, strategy, seen)
-    manifest = Manifest(graph, placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
-    finished("place", placement=placement, manifest=manifest)
+    done = _place(done, graph, target, strategy, seen, at, parts, copies)
+    assert done.graph is not None and done.placement is not None
+    manifest = Manifest(done.graph, done.placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
+    finished("place", manifest=manifest)
     return done
+
+
+def place_again(
+    manifest: Manifest, *, target: place.Target | None = None, strategy: str = "balanced",
+    statistics: Callable[[Graph], place.Statistics] | None = None, at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
+) -> Compilation:  # fmt: skip
+    """Return the compiled program of `manifest`, placed anew: on its own target and with its own statistics unless others are given."""
+    graph, hardware = manifest.graph, target or manifest.target
+    seen = manifest.statistics if statistics is None else statistics(graph)
+    name = next(iter(manifest.sources), manifest.name)
+    done = _place(Compilation(Source(name, ""), graphs={"manifest": graph}), graph, hardware, strategy, seen, at, parts, copies)
+    assert done.graph is not None and done.placement is not None
+    return dataclasses.replace(done, manifest=Manifest(done.graph, done.placement, hardware, seen, manifest.sources))
+
+
+def _place(
+    done: Compilation, graph: Graph, target: place.Target, strategy: str, seen: place.Statistics, at: Mapping[str, str] | None, parts: int,
+    copies: int,
+) -> Compilation:  # fmt: skip
+    """Return `done` with the placement of `graph`, which may have been split and replicated for it."""
+    from ampc import transform
+
+    def placing(g: Graph) -> place.Placement:
+        return place.place(g, target, strategy, seen, at=at)
+
+    if parts == 1 and copies == 1:
+        return dataclasses.replace(done, graph=graph, placement=placing(graph))
+    n = len(target.devices)  # more than one on each device gains nothing
+    grown = transform.transform(graph, seen, placing, parts=min(parts, n), copies=min(copies, n))
+    graphs = {**done.graphs, "transform": grown.graph} if grown.changes else done.graphs
+    return dataclasses.replace(done, graph=grown.graph, graphs=graphs, placement=grown.placement, changes=grown.changes)
 
 
 def _check_conditions(model: ast.Model, graph: Graph, source: Source) -> None:
@@ -117,4 +159,4 @@ def compile_file(
     return done.manifest
 
 
-__all__ = ["STAGES", "Compilation", "compile_file", "compile_source"]
+__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "place_again"]

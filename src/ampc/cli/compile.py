@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,8 +27,8 @@ class Emit(StrEnum):
     manifest = "manifest"
 
 
-OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510")
-"""Mistakes in the values of `--set`, `--disable-pass` and `--strategy`: the command is wrong, not the model."""
+OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510", "AMP514")
+"""Mistakes in the values of `--set`, `--disable-pass`, `--strategy` and `--at`: the command is wrong, not the model."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -41,6 +41,13 @@ TargetOption = Annotated[
     str | None, typer.Option("--target", metavar="NAME|FILE", help="Hardware: a bundled target or a `.toml` file. Default: this machine's cores.")
 ]
 StrategyOption = Annotated[str, typer.Option("--strategy", metavar="NAME", help="Placement: balanced, round_robin or manual.")]
+AtOption = Annotated[list[str] | None, typer.Option("--at", metavar="LAYER=DEVICE", help="Put a layer on a device. Repeatable.")]
+SplitOption = Annotated[
+    str | None, typer.Option("--split", metavar="auto[:N]", help="Split Linears that are the bottleneck by columns, into at most N parts.")
+]
+ReplicasOption = Annotated[
+    str | None, typer.Option("--replicas", metavar="auto[:N]", help="Replicate layers that are the bottleneck, into at most N copies.")
+]
 DisableOption = Annotated[
     list[str] | None, typer.Option("--disable-pass", metavar="NAME", help="Leave a pass out (`ampc passes` lists them). Repeatable.")
 ]
@@ -60,6 +67,9 @@ def compile_command(
     strategy: StrategyOption = "balanced",
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from.")] = None,
     disable: DisableOption = None,
+    at: AtOption = None,
+    split: SplitOption = None,
+    replicas: ReplicasOption = None,
     emit: Annotated[Emit | None, typer.Option("--emit", help="Print a stage and write nothing.")] = None,
     stop_after: Annotated[Stage | None, typer.Option("--stop-after", help="Compile no further than this stage; writes nothing.")] = None,
     dump_passes: Annotated[str | None, typer.Option(metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
@@ -71,7 +81,9 @@ def compile_command(
     enough = {Emit.ast: "parse", Emit.ir: "passes"}.get(emit, "place") if emit is not None else "place"
     wanted = stop_after.value if stop_after is not None else enough
     _check_reach(emit, wanted)
-    done = compile_model(model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted)
+    done = compile_model(
+        model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted, at=at, split=split, replicas=replicas
+    )
     if dump_passes is not None:
         _dump(done, Path(dump_passes))
     if emit is not None:
@@ -86,7 +98,7 @@ def compile_command(
 
 def compile_model(
     model: str, *, target: str | None = None, sets: list[str] | None = None, strategy: str = "balanced", data: str | None = None,
-    disable: list[str] | None = None, stop_after: str = "place",
+    disable: list[str] | None = None, stop_after: str = "place", at: list[str] | None = None, split: str | None = None, replicas: str | None = None,
 ) -> Compilation:
     """Compile as the command line asks; other verbs share it."""
     from ampc import place
@@ -94,11 +106,12 @@ def compile_model(
     from ampc.source import read_source
 
     overrides = parse_sets(sets or [])
+    where, parts, copies = parse_at(at or []), parse_auto("--split", split), parse_auto("--replicas", replicas)
     hardware = (place.load_target(target) if target is not None else place.this_machine()) if stop_after == "place" else None
     try:
         return compile_source(
             read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
-            stop_after=stop_after, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+            stop_after=stop_after, at=where, parts=parts, copies=copies, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
         )
     except AmpError as e:
         if all(d.code in OF_OPTIONS for d in e.diagnostics):
@@ -145,6 +158,18 @@ def parse_at(texts: list[str]) -> dict[str, str]:
             raise error("AMP902", f"`--at` gives `{printable(layer.strip())}` twice", exit_code=2)
         out[layer.strip()] = device
     return out
+
+
+def parse_auto(option: str, text: str | None) -> int:
+    """Return the most parts or copies that `auto` (16) or `auto:N` allow, 1 without the option; raises AmpError AMP902."""
+    if text is None:
+        return 1
+    word, colon, count = text.partition(":")
+    most = 16 if not colon else int(count) if count.isdecimal() and len(count) < 5 else 0
+    if word != "auto" or not 2 <= most <= 1024:
+        remedy = f"for instance `{option} auto:4`; a number of its own stands in the program, as `columns = 4` or `replicas = 4` of a layer"
+        raise error("AMP902", f"`{option} {printable(text)}` expects `auto` or `auto:N` with N from 2 to 1024", help=remedy, exit_code=2)
+    return most
 
 
 def _value(name: str, text: str) -> int | float | bool:
@@ -200,23 +225,41 @@ def emitted(done: Compilation, what: str, as_json: bool = False) -> str:
 
 
 def placement_table(done: Compilation) -> str:
-    """Return the placement for people: a line for each device, one for the prediction."""
+    """Return the placement for people: a line for each device and for the busiest links, one for the prediction."""
     from ampc.artefact import placement_report
 
     assert done.manifest is not None
-    report = placement_report(done.manifest.placement, done.manifest)
-    most = max((d["busy_s"] for d in report["devices"]), default=0.0) or 1.0
-    width = max(len(d["name"]) for d in report["devices"])
+    return placement_text(placement_report(done.manifest.placement, done.manifest))
+
+
+MOST_LINKS = 4
+MOST_DEVICES = 64
+
+
+def placement_text(report: dict[str, Any]) -> str:
+    """Return a report of a placement as lines."""
+    most = 1 / report["predicted_instances_per_s"] if report["predicted_instances_per_s"] else 1.0
+    shown = [d for d in report["devices"] if len(report["devices"]) <= MOST_DEVICES or d["nodes"]][:MOST_DEVICES]
+    width = max((len(printable(d["name"])) for d in shown), default=0)
     lines = [
         f"{printable(d['name']):{width}}  {100 * d['busy_s'] / most:4.0f} % busy  {1e6 * d['busy_s']:10.1f} µs an instance  "
         f"{d['memory_bytes']:>12,} bytes  {len(d['nodes']):4} nodes  {', '.join(d['layers']) or '-'}"
-        for d in report["devices"]
+        for d in shown
     ]
-    tail = (
+    if len(shown) < len(report["devices"]):
+        lines.append(f"... and {len(report['devices']) - len(shown)} more devices")
+    lines += [
+        f"link {printable(x['name'])}  {100 * x['busy_s'] / most:4.0f} % busy  {x['bytes']:,.0f} bytes in {x['messages']:,.1f} messages an instance"
+        for x in report["links"][:MOST_LINKS]
+    ]
+    if len(report["links"]) > MOST_LINKS:
+        lines.append(f"... and {len(report['links']) - MOST_LINKS} links that are less busy")
+    lines.append(
         f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {printable(report['target'])} ({report['strategy']}), "
-        f"bottleneck {printable(report['bottleneck'])}, {report['crossing_messages']:.1f} messages between devices an instance"
+        f"bottleneck {printable(report['bottleneck'])}, {report['crossing_messages']:.1f} messages between devices an instance, "
+        f"at most {100 * report['gap']:.1f} % from the best"
     )
-    return "\n".join([*lines, tail]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _dump(done: Compilation, folder: Path) -> None:
@@ -273,4 +316,4 @@ def _layer_costs(done: Compilation) -> dict[str, LayerCost]:
 if TYPE_CHECKING:
     from ampc.place import LayerCost
 
-__all__ = ["compile_model", "emitted", "parse_at", "parse_sets", "placement_table", "register", "statistics_from"]
+__all__ = ["compile_model", "emitted", "parse_at", "parse_auto", "parse_sets", "placement_table", "placement_text", "register", "statistics_from"]

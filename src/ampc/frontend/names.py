@@ -128,7 +128,18 @@ _INIT = Option("init", "word", "glorot", choices=INITS)
 _SCALE = Option("scale", "number", 1.0, above=0)
 
 LAYERS: dict[str, Callable] = _table(
-    _f("Linear", "inputs:size outputs:size", "x @ w + b", Option("bias", "flag", True), _INIT, _SCALE, *_PLACE, op="linear"),
+    _f(
+        "Linear",
+        "inputs:size outputs:size",
+        "x @ w + b",
+        Option("bias", "flag", True),
+        _INIT,
+        _SCALE,
+        *_PLACE,
+        Option("columns", "size", 1, high=4096),
+        Option("rows", "size", 1, high=4096),
+        op="linear",
+    ),
     _f(
         "Embedding",
         "rows:size columns:size",

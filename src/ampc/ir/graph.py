@@ -34,18 +34,23 @@ class FieldDecl(Struct, frozen=True):
 
 
 class Param(Struct, frozen=True):
-    """One array of a layer. `init`: "glorot", "he", "normal", "uniform", "zeros", "ones", "identity"; `scale` is its factor."""
+    """One array of a layer. `init`: "glorot", "he", "normal", "uniform", "zeros", "ones", "identity"; `scale` is its factor.
+
+    `cut`: () for a whole array, else (axis, first, extent) of the array that this is a slice of: its first value is that of the slice.
+    """
 
     name: str
     shape: tuple[int, ...]
     init: str = "glorot"
     scale: float = 1.0
+    cut: tuple[int, ...] = ()
 
 
 class Layer(Struct, frozen=True):
     """What owns parameters and updates itself. A family's members are layers `name.0`, `name.1`, ...
 
     `settings` overrides the run's: min_update_frequency, learning_rate, ... `device` pins it (manual placement), "" leaves it free.
+    `columns`, `rows`: into how many parts a Linear is to be split.
     """
 
     name: str
@@ -54,6 +59,8 @@ class Layer(Struct, frozen=True):
     replicas: int = 1
     settings: dict[str, int | float | str | bool] = {}
     device: str = ""
+    columns: int = 1
+    rows: int = 1
 
 
 class Graph(Struct, frozen=True, dict=True):

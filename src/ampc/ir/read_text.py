@@ -200,7 +200,12 @@ def _param(line: Line) -> Param:
     name = line.word("the name of a parameter")
     line.want("[")
     shape = tuple(line.listed("]", line.integer))
-    return Param(name, shape, line.word("how it is initialised"), float(line.number_value()))
+    init, scale = line.word("how it is initialised"), float(line.number_value())
+    cut: tuple[int, ...] = ()
+    if line.got("cut"):
+        line.want("[")
+        cut = tuple(line.listed("]", line.integer))
+    return Param(name, shape, init, scale, cut)
 
 
 def _layer(line: Line) -> Layer:
@@ -210,12 +215,14 @@ def _layer(line: Line) -> Layer:
     line.want("(")
     params = tuple(line.listed(")", lambda: _param(line)))
     replicas = line.integer() if line.got("replicas") else 1
+    columns = line.integer() if line.got("columns") else 1
+    rows = line.integer() if line.got("rows") else 1
     device = line.word("a device") if line.got("device") else ""
     settings = _attrs(line)
     for key, value in settings.items():
         if isinstance(value, tuple):
             line.fail(f"setting `{key}` is one value")
-    return Layer(name, form, params, replicas, settings, device)  # type: ignore[arg-type]  # no tuples, as just checked
+    return Layer(name, form, params, replicas, settings, device, columns, rows)  # type: ignore[arg-type]  # no tuples, as just checked
 
 
 def _region(line: Line) -> Region:

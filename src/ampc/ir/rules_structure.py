@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ampc.diagnostics import Diagnostic, Label, Span
-from ampc.ir.graph import Graph
+from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import (
     NPT,
     PPT,
@@ -111,6 +111,20 @@ def declarations(graph: Graph) -> Wrongs:
             yield Diagnostic("AMP301", f"field `{f.name}` of kind {f.kind} has {f.columns} columns and bound {f.below}")
     for x in graph.layers:
         yield from _layer(x.name, [p.name for p in x.params], [p.shape for p in x.params], x.replicas)
+        yield from _parts(x)
+
+
+def _parts(x: Layer) -> Wrongs:
+    """Into how many parts a layer is split, and of what its parameters are slices."""
+    shape = x.params[0].shape if x.params else ()
+    most = {"columns": shape[-1] if shape else 1, "rows": shape[0] if shape else 1}
+    for name, parts in (("columns", x.columns), ("rows", x.rows)):
+        if parts != 1 and (x.form != "linear" or not 1 <= parts <= most[name] or x.columns > 1 < x.rows):
+            allowed = f"a linear layer has 1 to {most[name]}, and is split one way"
+            yield Diagnostic("AMP301", f"layer `{x.name}` is split by {name} into {parts}; {allowed}")
+    for p in x.params:
+        if p.cut and not (len(p.cut) == 3 and 0 <= p.cut[0] < len(p.shape) and 0 <= p.cut[1] <= p.cut[2] - p.shape[p.cut[0]] <= MAX_PARAMETER):
+            yield Diagnostic("AMP301", f"parameter `{x.name}.{p.name}` {list(p.shape)} is no slice as `cut` {list(p.cut)} says")
 
 
 def _layer(name: str, params: list[str], shapes: list[tuple[int, ...]], replicas: int) -> Wrongs:

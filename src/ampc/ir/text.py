@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from ampc.ir.graph import FieldDecl, Graph, Layer
+from ampc.ir.graph import FieldDecl, Graph, Layer, Param
 from ampc.ir.nodes import (
     NPT,
     PPT,
@@ -163,11 +163,17 @@ def _field(f: FieldDecl) -> str:
 
 
 def _layer(x: Layer) -> str:
-    params = ", ".join(f"{_word(p.name)} {_shape(p.shape)} {_word(p.init)} {p.scale!r}" for p in x.params)
+    params = ", ".join(map(_param, x.params))
     parts = [f"layer {_word(x.name)}: {_word(x.form)}({params})"]
     parts += [f"replicas {x.replicas}"] if x.replicas != 1 else []
+    parts += [f"columns {x.columns}"] if x.columns != 1 else []
+    parts += [f"rows {x.rows}"] if x.rows != 1 else []
     parts += [f"device {_word(x.device)}"] if x.device else []
     return " ".join(parts + _attrs(x.settings))
+
+
+def _param(p: Param) -> str:
+    return f"{_word(p.name)} {_shape(p.shape)} {_word(p.init)} {p.scale!r}" + (f" cut {_shape(p.cut)}" if p.cut else "")
 
 
 def _shape(shape: Iterable[int]) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from ampc.diagnostics import Diagnostic, Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.ir.graph import AxisDecl, FieldDecl, Layer, Param
@@ -32,7 +34,7 @@ LAYER_SETTINGS = (
 )
 SIGNATURES = {"Linear": ("inputs", "outputs"), "Embedding": ("rows", "columns"), "LayerNorm": ("columns",)}
 OPTIONS = {
-    "Linear": ("bias", "init", "scale", "replicas", "device"),
+    "Linear": ("bias", "init", "scale", "replicas", "device", "columns", "rows"),
     "Embedding": ("init", "scale", "replicas", "device"),
     "LayerNorm": ("epsilon", "replicas", "device"),
 }
@@ -160,9 +162,9 @@ class Declarations:
             infos[decl.name] = LayerInfo(decl, info.op, members, info.inputs, info.attrs)
             own = settings.get(decl.name, {})
             if members is None:
-                arrays[decl.name] = Layer(decl.name, one.form, one.params, one.replicas, own, one.device)
+                arrays[decl.name] = msgspec.structs.replace(one, settings=own)
             else:
-                arrays |= {f"{decl.name}.{i}": Layer(f"{decl.name}.{i}", one.form, one.params, one.replicas, own, one.device) for i in range(members)}
+                arrays |= {f"{decl.name}.{i}": msgspec.structs.replace(one, name=f"{decl.name}.{i}", settings=own) for i in range(members)}
         return infos, arrays
 
     def _layer(self, decl: ast.Layer) -> tuple[LayerInfo, Layer] | None:
@@ -173,7 +175,7 @@ class Declarations:
             )
             return None
         sizes = self._sizes(decl)
-        options = self._options(decl)
+        options = self._options(decl, sizes)
         if sizes is None:
             return None
         scale = options.get("scale", 1.0)
@@ -192,8 +194,12 @@ class Declarations:
             params = (Param("gain", (sizes[0],), "ones"), Param("bias", (sizes[0],), "zeros"))
             attrs = {"eps": float(options.get("epsilon", 1e-5))}
         replicas, device = options.get("replicas", 1), options.get("device", "")
-        assert isinstance(replicas, int)
-        return LayerInfo(decl, op, None, sizes[0], attrs), Layer(decl.name, form, params, replicas, {}, str(device))
+        columns, rows = options.get("columns", 1), options.get("rows", 1)
+        assert isinstance(replicas, int) and isinstance(columns, int) and isinstance(rows, int)
+        if columns > 1 < rows:
+            self.low.report("AMP255", f"`{decl.name}` is split by `columns` and by `rows`, but only one is possible", decl.span, help="leave one out")
+            return None
+        return LayerInfo(decl, op, None, sizes[0], attrs), Layer(decl.name, form, params, replicas, {}, str(device), columns, rows)
 
     def _sizes(self, decl: ast.Layer) -> tuple[int, ...] | None:
         kind = decl.kind.id
@@ -208,7 +214,7 @@ class Declarations:
         sizes = [self.integer(a, f"{name} of `{decl.name}`") for name, a in given]
         return None if None in sizes else tuple(s for s in sizes if s is not None)
 
-    def _options(self, decl: ast.Layer) -> dict[str, Number | str]:
+    def _options(self, decl: ast.Layer, sizes: tuple[int, ...] | None) -> dict[str, Number | str]:
         kind, out = decl.kind.id, dict[str, Number | str]()
         for k in decl.keywords:
             if k.name not in OPTIONS[kind]:
@@ -218,6 +224,11 @@ class Declarations:
             if k.name == "replicas":
                 count = self.integer(k.value, f"`replicas` of `{decl.name}`", 1, 1024)
                 out |= {} if count is None else {"replicas": count}
+                continue
+            if k.name in ("columns", "rows"):
+                most = sizes[k.name == "columns"] if sizes else MOST_SIZE
+                count = self.integer(k.value, f"`{k.name}` of `{decl.name}`", 1, min(most, 4096))
+                out |= {} if count is None else {k.name: count}
                 continue
             value = self.constant(k.value, f"option `{k.name}` of `{decl.name}`")
             if value is not None and (problem := self._option(k.name, value)):

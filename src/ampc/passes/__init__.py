@@ -14,6 +14,7 @@ from ampc.passes.part import part
 from ampc.passes.replicate import replicate
 from ampc.passes.share import share
 from ampc.passes.simplify import simplify
+from ampc.passes.split import split
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
         "bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk
     ),  # after share and simplify: fewer values to follow
     Pass("part", "one Split instead of several slices", part),  # after the rest: slices of slices and of joins are gone by now
+    Pass("split", "split Linears with `columns` or `rows` into parts for different devices", split),  # before replicate, which copies parts
     Pass("replicate", "make the copies of layers with `replicas` real, each in an arm of its own", replicate),  # last: the arms differ in names alone
 )
 

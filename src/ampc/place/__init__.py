@@ -2,6 +2,7 @@
 
 from ampc.place.assign import STRATEGIES, Placement, place
 from ampc.place.cost import Cost, LayerCost, NodeCost, estimate
+from ampc.place.report import report as placement_report
 from ampc.place.statistics import AxisStatistics, Statistics, guess, measure
 from ampc.place.target import (
     Device, GivenLink, HostNetwork, Links, Precision, Target, bundled_targets, load_target, parse_target, resized, this_machine, usable_cores,
@@ -11,6 +12,7 @@ from ampc.place.work import Term, terms
 
 __all__ = [
     "STRATEGIES", "AxisStatistics", "Cost", "Device", "GivenLink", "HostNetwork", "LayerCost", "Link", "Links", "Network", "NodeCost", "Placement",
-    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place", "resized",
+    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place", "placement_report",
+    "resized",
     "terms", "this_machine", "usable_cores",
 ]

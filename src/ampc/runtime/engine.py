@@ -20,7 +20,7 @@ from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
-from ampc.ir.copies import copy_number, plain_name
+from ampc.ir.copies import copy_number, plain_name, uncopied
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Metric, Output
@@ -438,7 +438,7 @@ def _copies(layers: dict[str, LayerMemory]) -> list[list[LayerMemory]]:
     found: dict[str, list[LayerMemory]] = {}
     for name, m in layers.items():
         if copy_number(name) is not None:
-            found.setdefault(plain_name(name), []).append(m)
+            found.setdefault(uncopied(name), []).append(m)
     return list(found.values())
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, write_remedy
-from ampc.ir.copies import copy_number, plain_name
+from ampc.ir.copies import copy_name, copy_number, part_number, plain_name, uncopied, undivided
 from ampc.ir.graph import Graph
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -135,7 +135,7 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
     Every name and shape has to agree, but for copies (`spread`); `partial` allows names that only one side has (never a wrong shape, never nothing).
     Raises AMP710 with every name that doesn't fit, the shapes found and the shapes wanted.
     """
-    arrays = spread(arrays, wanted)
+    arrays = spread(divided(arrays, wanted), wanted)
     missing = [n for n in wanted if n not in arrays]
     extra = sorted(n for n in arrays if n not in wanted)  # the library's order is a new one in each process
     notes = [
@@ -163,7 +163,7 @@ def spread(arrays: Mapping[str, npt.NDArray[Any]], wanted: Iterable[str]) -> Arr
 
     The mean is taken of several copies; what the program has under the same names stays as it is.
     """
-    here, there = _by_plain_name(wanted), _by_plain_name(arrays)
+    here, there = _by_uncopied_name(wanted), _by_uncopied_name(arrays)
     out = dict(arrays)
     for plain, names in here.items():
         found = there.get(plain, [])
@@ -177,18 +177,69 @@ def spread(arrays: Mapping[str, npt.NDArray[Any]], wanted: Iterable[str]) -> Arr
 
 
 def mean(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
-    """Return the arrays with the mean of all copies of a parameter under its plain name."""
+    """Return the arrays with the mean of all copies of a parameter under the name without a copy's number."""
     return {
         plain: arrays[names[0]] if len(names) == 1 else np.mean([arrays[n] for n in names], axis=0, dtype=np.float64).astype(arrays[names[0]].dtype)
-        for plain, names in _by_plain_name(arrays).items()
+        for plain, names in _by_uncopied_name(arrays).items()
     }
 
 
-def _by_plain_name(names: Iterable[str]) -> dict[str, list[str]]:
+def _by_uncopied_name(names: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(plain_name(name), []).append(name)
+        found.setdefault(uncopied(name), []).append(name)
     return found
+
+
+def divided(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes) -> Arrays:
+    """Return the arrays cut into the parts that the program has of a layer that is split (`big@0.w`, ...), or joined where it has the whole.
+
+    What is in equal parts on both sides, or does not fit, stays as it is. Copies are left alone: each is cut or joined by itself.
+    """
+    here = _parts({uncopied(n): None for n in wanted})
+    shape = {uncopied(n): s for n, s in wanted.items()}
+    out = dict(arrays)
+    for whole, names in _parts(arrays).items():
+        into = here.get(uncopied(whole), [])
+        found, shapes_here = [arrays[n] for n in names], [shape[n] for n in into]
+        if not into or ([uncopied(n) for n in names] == into and [a.shape for a in found] == shapes_here):
+            continue
+        axes = range(found[0].ndim - 1, -1, -1)
+        cuts = (_cut_anew(found, shapes_here, along, across) for along in axes for across in axes)
+        cut = next((c for c in cuts if c is not None), None)
+        if cut is not None:
+            for n in names:
+                del out[n]
+            copy = copy_number(whole)
+            out |= {n if copy is None else _copied(n, copy): a for n, a in zip(into, cut)}
+    return out
+
+
+def _copied(parameter: str, copy: int) -> str:
+    layer, _, name = parameter.rpartition(".")
+    return f"{copy_name(layer, copy)}.{name}"
+
+
+def _parts(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the name of each whole parameter -> the names of its parts in their order, or its own alone."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(undivided(name), []).append(name)
+    return {whole: sorted(parts, key=lambda n: part_number(n) or 0) for whole, parts in found.items()}
+
+
+def _cut_anew(
+    parts: list[npt.NDArray[Any]], shapes_here: list[tuple[int, ...]], along: int, axis: int
+) -> list[npt.NDArray[Any]] | None:
+    """Return what `parts` hold, joined in the direction `along` and cut across `axis` into `shapes_here`, or None if that can't be."""
+    try:
+        whole = np.concatenate(parts, along)
+    except ValueError:
+        return None
+    rest = whole.shape[:axis], whole.shape[axis + 1 :]
+    if any(len(s) != whole.ndim or (s[:axis], s[axis + 1 :]) != rest for s in shapes_here) or sum(s[axis] for s in shapes_here) != whole.shape[axis]:
+        return None
+    return np.split(whole, np.cumsum([s[axis] for s in shapes_here])[:-1], axis)
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -329,8 +380,21 @@ def _is_transposed(graph: Graph, name: str) -> bool:
 
 
 def to_torch(arrays: Mapping[str, npt.NDArray[Any]], graph: Graph, names: Mapping[str, str]) -> Arrays:
-    """Return the parameters as a PyTorch state dict would hold them: of copies the mean."""
-    return {names[n]: np.ascontiguousarray(a.T) if _is_transposed(graph, n) else np.asarray(a) for n, a in mean(arrays).items()}
+    """Return the parameters as a PyTorch state dict would hold them: of copies the mean, of parts the whole."""
+    whole = divided(mean(arrays), _whole_shapes(graph))
+    return {names[n]: np.ascontiguousarray(a.T) if _is_transposed(graph, n) else np.asarray(a) for n, a in whole.items()}
+
+
+def _whole_shapes(graph: Graph) -> Shapes:
+    """Return the shapes of the parameters as they are in the source, without copies and parts."""
+    out: Shapes = {}
+    for layer in graph.layers:
+        for p in layer.params:
+            shape = list(p.shape)
+            if p.cut:
+                shape[p.cut[0]] = p.cut[2]
+            out[plain_name(f"{layer.name}.{p.name}")] = tuple(shape)
+    return out
 
 
 def from_torch(

@@ -1,0 +1,148 @@
+"""`ampc place`: where the nodes of a program go on a target, what limits it, and how strategies compare. Parses flags, calls the library, prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampc.cli.compile import (
+    AtOption, DisableOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption, compile_model, parse_at, parse_auto,
+    placement_text, statistics_from,
+)  # fmt: skip
+from ampc.cli.errors import OUTPUT
+from ampc.diagnostics import AmpError, error, printable
+
+if TYPE_CHECKING:
+    from ampc.compiler import Compilation
+
+COMPARED: dict[str, tuple[str, str | None, str | None]] = {
+    "round_robin": ("round_robin", None, None), "manual": ("manual", None, None), "balanced": ("balanced", None, None),
+    "balanced + split": ("balanced", "auto", None), "balanced + replicas": ("balanced", None, "auto"),
+    "balanced + split + replicas": ("balanced", "auto", "auto"),
+}  # fmt: skip
+"""Row of `--compare` -> strategy, `--split`, `--replicas`."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command("place", epilog="Example: ampc place models/list_reduction.amp --target cpu-4 --compare")(place_command)
+
+
+def place_command(
+    program: Annotated[str, typer.Argument(metavar="MODEL|MANIFEST", help="A `.amp` file or bundled model, a manifest, or a compiled folder.")],
+    target: TargetOption = None,
+    strategy: StrategyOption = "balanced",
+    compare: Annotated[bool, typer.Option("--compare", help="Show all strategies, and what splits and replicas gain, side by side.")] = False,
+    at: AtOption = None,
+    split: SplitOption = None,
+    replicas: ReplicasOption = None,
+    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from.")] = None,
+    sets: SetOption = None,
+    disable: DisableOption = None,
+    out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Write the compiled folder with this placement.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model there that was compiled from another file.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
+) -> None:
+    """Place a program on a target: predicted rate, bottleneck, memory of each device, traffic of each link."""
+    from ampc import artefact
+
+    if compare and (out is not None or split is not None or replicas is not None or strategy != "balanced"):
+        message = "`--compare` shows all strategies; `-o`, `--strategy`, `--split` and `--replicas` choose one"
+        raise error("AMP903", message, help="leave one of them out", exit_code=2)
+
+    def placed(strategy: str, split: str | None, replicas: str | None) -> Compilation:
+        return _placed(program, target, strategy, at, split, replicas, data, sets, disable)
+
+    if compare:
+        rows = [_row(name, placed, *how) for name, how in COMPARED.items()]
+        print(json.dumps(rows, indent=1) if as_json else _table(rows), end="\n" if as_json else "")
+        return
+    done = placed(strategy, split, replicas)
+    assert done.manifest is not None
+    report = artefact.placement_report(done.manifest.placement, done.manifest)
+    report["changes"] = {name: {"columns": c.columns, "replicas": c.replicas} for name, c in done.changes.items()}
+    if out is not None:
+        report["folder"] = str(artefact.write(done, out, force=force))
+    if as_json:
+        print(json.dumps(report, indent=1))
+    elif not OUTPUT.quiet or out is None:
+        print(placement_text(report) + _changes(done) + (f"compiled into {printable(report['folder'])}\n" if out is not None else ""), end="")
+    else:
+        print(printable(report["folder"]))
+
+
+def _placed(
+    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None,
+    sets: list[str] | None, disable: list[str] | None,
+) -> Compilation:  # fmt: skip
+    from ampc.manifest import is_manifest_path
+
+    if is_manifest_path(program):
+        if sets or disable:
+            message = "`--set` and `--disable-pass` are for a model; a manifest's graph is made already"
+            raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
+        return _again(program, target, strategy, at, split, replicas, data)
+    return compile_model(program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas)
+
+
+def _again(
+    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None
+) -> Compilation:
+    """Place the graph of a manifest anew: on its own target if none is given, with what it knows of its data if none are given."""
+    from ampc.compiler import place_again
+    from ampc.manifest import load
+    from ampc.place import load_target
+
+    return place_again(
+        load(program), target=None if target is None else load_target(target), strategy=strategy, at=parse_at(at or []),
+        statistics=None if data is None else statistics_from(data), parts=parse_auto("--split", split), copies=parse_auto("--replicas", replicas),
+    )  # fmt: skip
+
+
+def _row(name: str, placed: Any, strategy: str, split: str | None, replicas: str | None) -> dict[str, Any]:
+    """Return one line of the comparison; a strategy that cannot place the program says why."""
+    from ampc.artefact import placement_report
+
+    try:
+        done = placed(strategy, split, replicas)
+    except AmpError as e:
+        if any(d.code not in ("AMP511", "AMP512", "AMP513") for d in e.diagnostics):
+            raise
+        return {"name": name, "error": f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"}
+    report = placement_report(done.manifest.placement, done.manifest)
+    return {
+        "name": name, "predicted_instances_per_s": report["predicted_instances_per_s"], "bottleneck": report["bottleneck"], "gap": report["gap"],
+        "devices_used": sum(bool(d["nodes"]) for d in report["devices"]), "memory_bytes": max(d["memory_bytes"] for d in report["devices"]),
+        "crossing_messages": report["crossing_messages"], "crossing_bytes": report["crossing_bytes"],
+        "changes": {name: {"columns": c.columns, "replicas": c.replicas} for name, c in done.changes.items()},
+    }  # fmt: skip
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    width = max(len(r["name"]) for r in rows)
+    lines = [f"{'':{width}}  {'instances/s':>12}  devices  {'largest memory':>14}  {'messages':>9}  {'bytes':>12}  {'gap':>6}  bottleneck"]
+    for r in rows:
+        if "error" in r:
+            lines.append(f"{r['name']:{width}}  {printable(r['error'])}")
+            continue
+        changes = ", ".join(_change(name, c["columns"], c["replicas"]) for name, c in r["changes"].items())
+        lines.append(
+            f"{r['name']:{width}}  {r['predicted_instances_per_s']:12,.0f}  {r['devices_used']:7}  {r['memory_bytes']:14,}  "
+            f"{r['crossing_messages']:9,.1f}  {r['crossing_bytes']:12,.0f}  {100 * r['gap']:4.1f} %  {printable(r['bottleneck'])}"
+            + (f"  ({changes})" if changes else "")
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _changes(done: Compilation) -> str:
+    return "".join(f"changed: {_change(name, c.columns, c.replicas)}\n" for name, c in done.changes.items())
+
+
+def _change(name: str, columns: int, replicas: int) -> str:
+    parts = [f"columns = {columns}"] * (columns > 1) + [f"replicas = {replicas}"] * (replicas > 1)
+    return f"{name}: {', '.join(parts)}"
+
+
+__all__ = ["register"]
