@@ -17,6 +17,7 @@ from ampc.diagnostics import AmpError, Label, Span, did_you_mean, error, printab
 from ampc.frontend import ast
 from ampc.ir.graph import Graph
 from ampc.manifest import Manifest
+from ampc.place.factors import Factors
 from ampc.source import Source, read_source
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Value = int | float | bool
 STAGES = ("parse", "check", "lower", "passes", "place")
+FactorsOf = Callable[[Graph, place.Statistics, place.Target], Factors]
 OnStage = Callable[[str, float], None]
 """Called with the name of a stage and the seconds it took."""
 
@@ -45,12 +47,13 @@ class Compilation:
 def compile_source(
     source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
-    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
+    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, factors: FactorsOf | None = None,
     on_stage: OnStage = lambda stage, seconds: None,
 ) -> Compilation:
     """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError.
 
     at: layer -> device, beside the program's own `device`. parts, copies: into how many a bottleneck may be split or replicated where that pays.
+    factors: how much longer nodes take than estimated, from a profile of this program as it is (without parts and copies of its own choice).
     """
     from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
 
@@ -83,7 +86,7 @@ def compile_source(
         return done
     target = target or place.this_machine()
     seen = statistics(graph)
-    done = _place(done, graph, target, strategy, seen, at, parts, copies)
+    done = _place(done, graph, target, strategy, seen, at, parts, copies, factors)
     assert done.graph is not None and done.placement is not None
     manifest = Manifest(done.graph, done.placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
     finished("place", manifest=manifest)
@@ -93,25 +96,28 @@ def compile_source(
 def place_again(
     manifest: Manifest, *, target: place.Target | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] | None = None, at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
+    factors: FactorsOf | None = None,
 ) -> Compilation:  # fmt: skip
     """Return the compiled program of `manifest`, placed anew: on its own target and with its own statistics unless others are given."""
     graph, hardware = manifest.graph, target or manifest.target
     seen = manifest.statistics if statistics is None else statistics(graph)
     name = next(iter(manifest.sources), manifest.name)
-    done = _place(Compilation(Source(name, ""), graphs={"manifest": graph}), graph, hardware, strategy, seen, at, parts, copies)
+    done = _place(Compilation(Source(name, ""), graphs={"manifest": graph}), graph, hardware, strategy, seen, at, parts, copies, factors)
     assert done.graph is not None and done.placement is not None
     return dataclasses.replace(done, manifest=Manifest(done.graph, done.placement, hardware, seen, manifest.sources))
 
 
 def _place(
     done: Compilation, graph: Graph, target: place.Target, strategy: str, seen: place.Statistics, at: Mapping[str, str] | None, parts: int,
-    copies: int,
+    copies: int, factors: FactorsOf | None,
 ) -> Compilation:  # fmt: skip
     """Return `done` with the placement of `graph`, which may have been split and replicated for it."""
     from ampc import transform
 
+    longer = factors(graph, seen, target) if factors is not None else {}
+
     def placing(g: Graph) -> place.Placement:
-        return place.place(g, target, strategy, seen, at=at)
+        return place.place(g, target, strategy, seen, at=at, factors=longer)
 
     if parts == 1 and copies == 1:
         return dataclasses.replace(done, graph=graph, placement=placing(graph))

@@ -26,6 +26,8 @@ GAIN = 1.1
 LITTLE = 1.03
 """More parts or copies are preferred only if they gain so much over fewer."""
 MOST_STEPS = 6
+NEAR = 0.8
+"""Share of the busiest device's seconds from which on another is about as busy."""
 TRIED_LAYERS = 2
 """Layers of the busiest device that are tried at each step, those with most work."""
 
@@ -100,37 +102,48 @@ def _placed(graph: Graph, placing: Placing) -> tuple[Placement | None, AmpError 
 def _options(
     graph: Graph, made: Graph, now: Placement | None, changes: Mapping[str, Change], statistics: Statistics, parts: int, copies: int
 ) -> list[dict[str, Change]]:
-    """Return what to try next: for the heaviest layers twice or four times as many parts, or as many or more copies than others have."""
-    options: list[dict[str, Change]] = []
+    """Return what to try next: twice or four times as many parts of the heaviest layers, as many or more copies than others have.
+
+    Where several devices are about as busy as the busiest, the heaviest layer of each is changed together: one alone would gain nothing.
+    """
     original = {_family(x): x for x in graph.layers if not {"~", "@"} & set(x.name)}
-    for name in [n for n in _heaviest(made, now, statistics) if n in original][:TRIED_LAYERS]:
-        old = changes.get(name, Change())
-        outputs = original[name].params[0].shape[-1]
+    busiest = _heaviest(made, now, statistics)
+    alone = [[n] for n in next(iter(busiest), []) if n in original][:TRIED_LAYERS]
+    together = list(dict.fromkeys(n for names in busiest for n in names[:1] if n in original))
+    several = max([c.replicas for c in changes.values()], default=1)
+    counts = [r for r in (several, 2 * several, 4 * several) if 1 < r <= copies] if not any("~" in x.name for x in graph.layers) else []
+    options: list[dict[str, Change]] = []
+    for names in [*alone, *([together] if len(together) > 1 else [])]:
         for factor in (2, 4):
-            columns = old.columns * factor
-            if original[name].form == "linear" and columns <= min(parts, outputs):
-                options.append({**changes, name: msgspec.structs.replace(old, columns=columns)})
-        several = max([c.replicas for c in changes.values()], default=1)
-        for replicas in (several, 2 * several, 4 * several) if not any("~" in x.name for x in graph.layers) else ():
-            if 1 < replicas <= copies and (replicas > several or old.replicas == 1):
-                all_ = {n: msgspec.structs.replace(c, replicas=replicas) if c.replicas > 1 else c for n, c in changes.items()}
-                options.append({**all_, name: msgspec.structs.replace(old, replicas=replicas)})
+            new = {n: msgspec.structs.replace(changes.get(n, Change()), columns=changes.get(n, Change()).columns * factor) for n in names}
+            if all(original[n].form == "linear" and c.columns <= min(parts, original[n].params[0].shape[-1]) for n, c in new.items()):
+                options.append({**changes, **new})
+        for count in counts:
+            all_ = {n: msgspec.structs.replace(c, replicas=count) if c.replicas > 1 else c for n, c in changes.items()}
+            option = all_ | {n: msgspec.structs.replace(changes.get(n, Change()), replicas=count) for n in names}
+            if option != dict(changes):
+                options.append(option)
     return options
 
 
-def _heaviest(graph: Graph, placement: Placement | None, statistics: Statistics) -> list[str]:
-    """Return the layers (families) on the busiest device by their work, or all by their bytes where there is no placement."""
+def _heaviest(graph: Graph, placement: Placement | None, statistics: Statistics) -> list[list[str]]:
+    """Return, for each device that is about as busy as the busiest, its layers (families) by their work; or all by bytes without a placement."""
     cost = estimate(graph, statistics)
-    weight: dict[str, float] = {}
+    weights: dict[int, dict[str, float]] = {}
     if placement is None:
+        all_ = weights.setdefault(0, {})
         for x in graph.layers:
-            weight[_source(x)] = max(weight.get(_source(x), 0.0), float(cost.layers[x.name].memory_bytes))
+            all_[_source(x)] = max(all_.get(_source(x), 0.0), float(cost.layers[x.name].memory_bytes))
     else:
+        busy = placement.busy_s
+        near = [d for d in sorted(range(len(busy)), key=lambda d: (-busy[d], d)) if busy[d] >= NEAR * busy[placement.bottleneck]]
+        weights = {d: {} for d in near}
         for n in graph.nodes:
-            if isinstance(n, PPT) and placement.device_of[n.id] == placement.bottleneck:
-                for _, x in members(graph, n.op, n.layer, n.attrs)[:1]:
-                    weight[_source(x)] = weight.get(_source(x), 0.0) + cost.nodes[n.id].flops + cost.layers[x.name].update_flops
-    return sorted(weight, key=lambda name: (-weight[name], name))
+            there = weights.get(placement.device_of[n.id])
+            if isinstance(n, PPT) and there is not None:
+                x = members(graph, n.op, n.layer, n.attrs)[0][1]
+                there[_source(x)] = there.get(_source(x), 0.0) + cost.nodes[n.id].flops + cost.layers[x.name].update_flops
+    return [sorted(there, key=lambda name: (-there[name], name)) for there in weights.values()]
 
 
 def _family(x: Layer) -> str:

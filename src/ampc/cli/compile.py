@@ -14,9 +14,10 @@ from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
-    from ampc.compiler import Compilation
+    from ampc.compiler import Compilation, FactorsOf
     from ampc.ir.graph import Graph
-    from ampc.place import Statistics
+    from ampc.place import Statistics, Target
+    from ampc.place.factors import Factors
 
 
 class Emit(StrEnum):
@@ -48,6 +49,9 @@ SplitOption = Annotated[
 ReplicasOption = Annotated[
     str | None, typer.Option("--replicas", metavar="auto[:N]", help="Replicate layers that are the bottleneck, into at most N copies.")
 ]
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", metavar="RUN_DIR", help="Nodes cost what the profile of an earlier run of this program measured.")
+]
 DisableOption = Annotated[
     list[str] | None, typer.Option("--disable-pass", metavar="NAME", help="Leave a pass out (`ampc passes` lists them). Repeatable.")
 ]
@@ -70,6 +74,7 @@ def compile_command(
     at: AtOption = None,
     split: SplitOption = None,
     replicas: ReplicasOption = None,
+    profile: ProfileOption = None,
     emit: Annotated[Emit | None, typer.Option("--emit", help="Print a stage and write nothing.")] = None,
     stop_after: Annotated[Stage | None, typer.Option("--stop-after", help="Compile no further than this stage; writes nothing.")] = None,
     dump_passes: Annotated[str | None, typer.Option(metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
@@ -82,8 +87,9 @@ def compile_command(
     wanted = stop_after.value if stop_after is not None else enough
     _check_reach(emit, wanted)
     done = compile_model(
-        model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted, at=at, split=split, replicas=replicas
-    )
+        model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted, at=at, split=split, replicas=replicas,
+        profile=profile,
+    )  # fmt: skip
     if dump_passes is not None:
         _dump(done, Path(dump_passes))
     if emit is not None:
@@ -99,6 +105,7 @@ def compile_command(
 def compile_model(
     model: str, *, target: str | None = None, sets: list[str] | None = None, strategy: str = "balanced", data: str | None = None,
     disable: list[str] | None = None, stop_after: str = "place", at: list[str] | None = None, split: str | None = None, replicas: str | None = None,
+    profile: str | None = None,
 ) -> Compilation:
     """Compile as the command line asks; other verbs share it."""
     from ampc import place
@@ -107,11 +114,13 @@ def compile_model(
 
     overrides = parse_sets(sets or [])
     where, parts, copies = parse_at(at or []), parse_auto("--split", split), parse_auto("--replicas", replicas)
+    factors = factors_from(profile, parts > 1 or copies > 1)
     hardware = (place.load_target(target) if target is not None else place.this_machine()) if stop_after == "place" else None
     try:
         return compile_source(
             read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
-            stop_after=stop_after, at=where, parts=parts, copies=copies, on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+            stop_after=stop_after, at=where, parts=parts, copies=copies, factors=factors,
+            on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
         )
     except AmpError as e:
         if all(d.code in OF_OPTIONS for d in e.diagnostics):
@@ -132,6 +141,24 @@ def statistics_from(data: str | None) -> Callable[[Graph], Statistics]:
         return place.measure(graph, read(find(data)["train"], graph))
 
     return measured
+
+
+def factors_from(profile: str | None, changes: bool) -> FactorsOf | None:
+    """Return how costs are refined by the profile in a run folder; `changes`: whether the graph may become another one, which it is not of."""
+    if profile is None:
+        return None
+    if changes:
+        message = "`--profile` is of the program as it was run; `--split` and `--replicas` make another one of it"
+        raise error("AMP903", message, help="leave one of them out", exit_code=2)
+    from ampc.codegen.plan import make_plan
+    from ampc.runtime import profile as profiles
+
+    found = profiles.read(profile)
+
+    def refined(graph: Graph, statistics: Statistics, target: Target) -> Factors:
+        return profiles.factors(found, make_plan(graph, dict.fromkeys(graph.by_id, 0)), statistics, target)
+
+    return refined
 
 
 def parse_sets(sets: list[str]) -> dict[str, int | float | bool]:
@@ -316,4 +343,7 @@ def _layer_costs(done: Compilation) -> dict[str, LayerCost]:
 if TYPE_CHECKING:
     from ampc.place import LayerCost
 
-__all__ = ["compile_model", "emitted", "parse_at", "parse_auto", "parse_sets", "placement_table", "placement_text", "register", "statistics_from"]
+__all__ = [
+    "compile_model", "emitted", "factors_from", "parse_at", "parse_auto", "parse_sets", "placement_table", "placement_text",
+    "register", "statistics_from",
+]

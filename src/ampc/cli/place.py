@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampc.cli.compile import (
-    AtOption, DisableOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption, compile_model, parse_at, parse_auto,
-    placement_text, statistics_from,
+    AtOption, DisableOption, ProfileOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption, compile_model, factors_from,
+    parse_at, parse_auto, placement_text, statistics_from,
 )  # fmt: skip
 from ampc.cli.errors import OUTPUT
 from ampc.diagnostics import AmpError, error, printable
@@ -41,6 +41,7 @@ def place_command(
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from.")] = None,
     sets: SetOption = None,
     disable: DisableOption = None,
+    profile: ProfileOption = None,
     out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Write the compiled folder with this placement.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model there that was compiled from another file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
@@ -48,12 +49,12 @@ def place_command(
     """Place a program on a target: predicted rate, bottleneck, memory of each device, traffic of each link."""
     from ampc import artefact
 
-    if compare and (out is not None or split is not None or replicas is not None or strategy != "balanced"):
-        message = "`--compare` shows all strategies; `-o`, `--strategy`, `--split` and `--replicas` choose one"
+    if compare and (out is not None or split is not None or replicas is not None or profile is not None or strategy != "balanced"):
+        message = "`--compare` shows all strategies; `-o`, `--strategy`, `--split`, `--replicas` and `--profile` are for one"
         raise error("AMP903", message, help="leave one of them out", exit_code=2)
 
     def placed(strategy: str, split: str | None, replicas: str | None) -> Compilation:
-        return _placed(program, target, strategy, at, split, replicas, data, sets, disable)
+        return _placed(program, target, strategy, at, split, replicas, data, sets, disable, profile)
 
     if compare:
         rows = [_row(name, placed, *how) for name, how in COMPARED.items()]
@@ -75,7 +76,7 @@ def place_command(
 
 def _placed(
     program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None,
-    sets: list[str] | None, disable: list[str] | None,
+    sets: list[str] | None, disable: list[str] | None, profile: str | None,
 ) -> Compilation:  # fmt: skip
     from ampc.manifest import is_manifest_path
 
@@ -83,21 +84,26 @@ def _placed(
         if sets or disable:
             message = "`--set` and `--disable-pass` are for a model; a manifest's graph is made already"
             raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
-        return _again(program, target, strategy, at, split, replicas, data)
-    return compile_model(program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas)
+        return _again(program, target, strategy, at, split, replicas, data, profile)
+    return compile_model(
+        program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas, profile=profile
+    )
 
 
 def _again(
-    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None
-) -> Compilation:
+    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None,
+    profile: str | None,
+) -> Compilation:  # fmt: skip
     """Place the graph of a manifest anew: on its own target if none is given, with what it knows of its data if none are given."""
     from ampc.compiler import place_again
     from ampc.manifest import load
     from ampc.place import load_target
 
+    parts, copies = parse_auto("--split", split), parse_auto("--replicas", replicas)
     return place_again(
         load(program), target=None if target is None else load_target(target), strategy=strategy, at=parse_at(at or []),
-        statistics=None if data is None else statistics_from(data), parts=parse_auto("--split", split), copies=parse_auto("--replicas", replicas),
+        statistics=None if data is None else statistics_from(data), parts=parts, copies=copies,
+        factors=factors_from(profile, parts > 1 or copies > 1),
     )  # fmt: skip
 
 

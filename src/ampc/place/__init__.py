@@ -12,7 +12,6 @@ from ampc.place.work import Term, terms
 
 __all__ = [
     "STRATEGIES", "AxisStatistics", "Cost", "Device", "GivenLink", "HostNetwork", "LayerCost", "Link", "Links", "Network", "NodeCost", "Placement",
-    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place", "placement_report",
-    "resized",
-    "terms", "this_machine", "usable_cores",
+    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place",
+    "placement_report", "resized", "terms", "this_machine", "usable_cores",
 ]
