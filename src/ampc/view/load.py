@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ampc.ir.nodes import Ref
 from ampc.place import Cost
-from ampc.runtime.trace import Trace
+
+if TYPE_CHECKING:
+    from ampc.runtime.trace import Trace  # it brings pyarrow, which a picture without a load does not need
 
 RAMP = ("#fff7ec", "#fee2b8", "#fdc387", "#fc8d59", "#df513a", "#a3140f")
 """Light to dark, in lightness alone apart for eyes that don't tell the hues."""
