@@ -61,7 +61,7 @@ UNTIL = """model m():
 WRONG: list[tuple[str, int, str, str]] = [
     # command line, exit code, message, help
     ("complie m.amp", 2, "error[AMP901]: `ampc` has no verb `complie`", "did you mean `compile`?"),
-    ("frobnicate", 2, "error[AMP901]: `ampc` has no verb `frobnicate`", "verbs are `compile`, `run`, `simulate`, `view`, `trace`, `check`, `explain`, `passes`, `data`, `calibrate`, `doctor`"),
+    ("frobnicate", 2, "error[AMP901]: `ampc` has no verb `frobnicate`", "verbs are `compile`, `run`, `place`, `simulate`, `view`, `trace`, `check`, `explain`, `passes`, `data`, `calibrate`, `doctor`"),
     ("compile", 2, "error[AMP901]: `ampc compile` needs `MODEL`", "`ampc compile --help` says what it is"),
     ("compile a.amp b.amp", 2, "error[AMP901]: `ampc compile` does not expect `b.amp`", "`ampc compile --help` shows what there is"),
     ("compile a.amp --targt cpu-2", 2, "error[AMP901]: `ampc compile` has no option `--targt`", "did you mean `--target`?"),
@@ -311,7 +311,7 @@ def test_without_a_program_that_draws_only_pictures_are_missing(ampc: Any, monke
 
 def test_a_bug_is_a_report_and_not_a_traceback(ampc: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("ampc.place.place", lambda *a: 1 // 0)
+    monkeypatch.setattr("ampc.place.place", lambda *a, **k: 1 // 0)
     done = ampc("compile", "list_reduction")
     assert done.status == 70
     assert done.errors() == ["error[AMP970]: bug in ampc: ZeroDivisionError: integer division or modulo by zero"]
@@ -325,7 +325,7 @@ def test_a_bug_is_a_report_and_not_a_traceback(ampc: Any, monkeypatch: pytest.Mo
     ("raised", "status", "code"), [(MemoryError(), 4, "AMP931"), (OSError(28, "No space left on device"), 4, "AMP932"), (KeyboardInterrupt(), 130, None)]
 )
 def test_system_troubles_have_their_codes(ampc: Any, monkeypatch: pytest.MonkeyPatch, raised: BaseException, status: int, code: str | None) -> None:
-    def fail(*a: object) -> None:
+    def fail(*a: object, **k: object) -> None:
         raise raised
 
     monkeypatch.setattr("ampc.place.place", fail)
@@ -351,7 +351,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
 def test_compile_needs_no_numba_and_no_pyarrow(tmp_path: Path) -> None:
     code = (
         "import sys; from ampc.cli.main import main; main(['compile', 'list_reduction', '--emit', 'placement']);"
-        "print(sorted({m.split('.')[0] for m in sys.modules} & {'numba', 'pyarrow', 'scipy'}))"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & {'numba', 'pyarrow'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == "[]"
