@@ -91,6 +91,8 @@ def _placement(problem: Problem, strategy: str, choice: Choice, bound_s: float) 
 
 # ------------------------------------------------------------------------------------------------ strategies
 
+FEW = 8
+"""Devices of a network of like ones on which a placement is looked for first."""
 Placed = tuple[Problem, Choice, float]
 """The problem that was solved at last, the choice for its units, and a bound of the objective over all placements of nodes."""
 
@@ -124,9 +126,18 @@ def balanced(problem: Problem) -> Placed:
     fine = _fine(problem)
     pinned = asked_for(fine)
     start = [chosen[problem.unit_of[u.nodes[0]]] for u in fine.units]
-    starts = [start] if large(fine) else [start, longest_first(fine, pinned)]
+    starts = [start] if large(fine) else [start, longest_first(fine, pinned), *_on_few(problem, pinned)]
     chosen, bound_s = _solved(fine, search(fine, starts, pinned), pinned)
     return fine, chosen, bound_s
+
+
+def _on_few(problem: Problem, pinned: Mapping[int, int]) -> list[Choice]:
+    """Return the choice for some of the devices, where they are all alike: so few are often enough, and then the solver finds the best."""
+    links, devices = problem.target.links, problem.target.devices
+    if len(devices) <= FEW or pinned or links.topology not in ("shared", "full", "star") or problem.seconds.shape[1] > 1:
+        return []
+    _, choice, _ = balanced(Problem(problem.graph, msgspec.structs.replace(problem.target, devices=devices[:FEW]), problem.cost))
+    return [choice]
 
 
 def _fine(problem: Problem) -> Problem:
