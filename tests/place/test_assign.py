@@ -10,6 +10,7 @@ from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT, Loss, Metric, Output
 from ampc.passes.replicate import replicate
+from ampc.passes.split import split
 from ampc.place import STRATEGIES, Placement, Target, guess, load_target, place
 from ampc.place.cost import estimate
 from ampc.place.loads import Loads
@@ -193,3 +194,12 @@ def test_many_devices_and_idle_ones() -> None:
     p = place(list_reduction(), many)
     assert len(p.busy_s) == 512
     assert p.instances_per_s > 0
+
+
+def test_a_copy_and_a_part_are_named_on_their_own() -> None:
+    graph = replicate(split(msgspec.structs.replace(list_reduction(), layers=tuple(
+        msgspec.structs.replace(x, columns=2, replicas=2) if x.name == "step" else x for x in list_reduction().layers
+    ))))  # fmt: skip
+    at = {"step": "core:0", "step~1": "core:1", "step@1": "core:2", "step@1~1": "core:3"}
+    of = device_of_layers(graph, place(graph, load_target("cpu-4"), at=at))
+    assert (of["step@0~0"], of["step@0~1"], of["step@1~0"], of["step@1~1"]) == ({0}, {1}, {2}, {3})

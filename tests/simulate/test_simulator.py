@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT
+from ampc.passes import run_passes
 from ampc.place import Placement, Target, load_target, place
 from ampc.place.target import Device, Links, resized
 from ampc.runtime.events import EpochResult
 from ampc.runtime.options import EngineOptions
 from ampc.simulate.critical import critical_path
 from ampc.simulate.simulator import Conditions, Simulator
+from tests.parts import joined
 from tests.support import dataset, engine, graph_of, model_names, random_rows, small
 
 EXACT = Conditions()
@@ -248,3 +250,20 @@ def test_a_full_log_says_what_it_lacks() -> None:
     s = simulator(graph, load_target("fpga_1tflops"), conditions=Conditions(events=5))
     passed(s, random_rows(graph, 9, seed=3))
     assert s.trace is not None and len(s.trace.start_s) == 5 and s.trace.dropped > 0 and s.trace.problems() == []
+
+
+@pytest.mark.parametrize("counts", [{"columns": 3}, {"rows": 3, "replicas": 2}])
+def test_parts_of_a_layer_on_devices_of_their_own(counts: dict[str, int]) -> None:
+    lowered = small("list_reduction", passes=False)
+    layers = tuple(msgspec.structs.replace(x, **counts) if x.name == "step" else x for x in lowered.layers)
+    whole, cut = run_passes(lowered), run_passes(msgspec.structs.replace(lowered, layers=layers))
+    target, names = load_target("fpga_1tflops"), [x.name for x in cut.layers]
+    placement = place(cut, target, at={name: f"fpga:{i % 8}" for i, name in enumerate(names)})
+    rows = random_rows(whole, 6, seed=7)
+    s = simulator(cut, target, placement, Conditions(jitter=0.5, seed=3, events=100_000), max_active_keys=3)
+    expected = engine(whole, workers=1).gradients(dataset(whole, rows), np.arange(6))
+    found = joined(cut, s.gradients(dataset(cut, rows), np.arange(6)))
+    for name, value in expected.items():
+        assert np.allclose(found[name], value, rtol=1e-4, atol=1e-5), name
+    assert s.trace is not None and s.trace.problems() == []
+    assert {i % 8 for i in range(len(names))} <= set(s.trace.device.tolist())

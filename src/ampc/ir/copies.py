@@ -42,6 +42,13 @@ def undivided(name: str) -> str:
     return PART.sub("", name, count=1)
 
 
+def names_of(layer: str) -> tuple[str, ...]:
+    """Return all names by which a person may mean `layer`, the widest first: its family's, without copy or part, at last its own."""
+    forms = (plain_name(layer), undivided(layer), uncopied(layer), layer)
+    names = dict.fromkeys([*(f.partition(".")[0] for f in forms), *forms])
+    return tuple(sorted(names, key=len))
+
+
 def copy_number(name: str) -> int | None:
     """Return which copy a name is of, or None if it is of none."""
     found = COPY.search(name)

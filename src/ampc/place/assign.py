@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
-from ampc.ir.copies import plain_name
+from ampc.ir.copies import names_of
 from ampc.ir.graph import Graph
 from ampc.place.cost import estimate
 from ampc.place.factors import NONE, Factors, scaled
@@ -210,11 +210,11 @@ def asked_for(problem: Problem) -> dict[int, int]:
 
 
 def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
-    """Return the graph with the devices of `at` (layer -> device); a name stands for all copies and members too. Raises AMP514."""
+    """Return the graph with the devices of `at` (layer -> device); a name stands for all copies, parts and members too. Raises AMP514."""
     if not at:
         return graph
-    families = {x.name: {x.name, plain_name(x.name), x.name.partition(".")[0], plain_name(x.name).partition(".")[0]} for x in graph.layers}
-    known = dict.fromkeys(n for names in families.values() for n in sorted(names))
+    names = {x.name: names_of(x.name) for x in graph.layers}
+    known = dict.fromkeys(n for every in names.values() for n in sorted(every))
     wrong = [name for name in at if name not in known]
     if wrong:
         listed = "the layers are " + ", ".join(f"`{x.name}`" for x in graph.layers[:12]) + (", ..." if len(graph.layers) > 12 else "")
@@ -222,7 +222,7 @@ def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
             Diagnostic("AMP514", f"there is no layer `{printable(x)}` to put on device `{printable(at[x])}`", help=did_you_mean(x, known) or listed)
             for x in wrong
         ])
-    closest = {x: [n for n in sorted(names, key=len) if n in at] for x, names in families.items()}
+    closest = {x: [n for n in every if n in at] for x, every in names.items()}
     layers = tuple(msgspec.structs.replace(x, device=at[closest[x.name][-1]]) if closest[x.name] else x for x in graph.layers)
     return msgspec.structs.replace(graph, layers=layers)
 

@@ -20,7 +20,7 @@ from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
-from ampc.ir.copies import copy_number, plain_name, uncopied
+from ampc.ir.copies import copy_number, names_of, uncopied
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Metric, Output
@@ -324,10 +324,12 @@ class Engine:
         return out
 
     def settings(self, layer: str) -> dict[str, Any]:
-        """A layer's settings: its own (a copy's those of the layer in the source too) where it has some, else the run's."""
+        """A layer's settings: its own (a copy's and a part's those of the layer in the source too) where it has some, else the run's."""
         common = {name: getattr(self.options, name) for name in ("optimizer", *_HYPERS.values())}
         given = self.options.per_layer
-        own = {**self.graph.layer[layer].settings, **given.get(plain_name(layer), {}), **given.get(layer, {})}
+        own = dict(self.graph.layer[layer].settings)
+        for name in names_of(layer):
+            own |= given.get(name, {})
         own = {k: v for k, v in own.items() if k in common}
         return {**common, **own}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error
-from ampc.ir.copies import plain_name
+from ampc.ir.copies import names_of
 from ampc.place import usable_cores
 
 Value = int | float | str | bool
@@ -265,14 +265,8 @@ def unknown_setting(name: str, where: str, known: Iterable[str] = ()) -> Diagnos
 
 
 def layer_members(layer: str, layers: Iterable[str]) -> list[str]:
-    """Return the layers that `layer` names: itself, or the members `layer.0`, ... of a family, or the copies `layer~0`, ... of a replicated layer."""
-    return [x for x in layers if x == layer] or [x for x in layers if layer in (plain_name(x), _family(x), _family(plain_name(x)))]
-
-
-def _family(layer: str) -> str:
-    """Return the family of a member, "" for another layer."""
-    family, _, member = layer.rpartition(".")
-    return family if member.isdigit() else ""
+    """Return the layers that `layer` names: itself, or members `layer.0`, ... of a family, copies `layer~0`, ..., parts `layer@0`, ..."""
+    return [x for x in layers if layer in names_of(x)]
 
 
 def resolve(

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, write_remedy
-from ampc.ir.copies import copy_name, copy_number, part_number, plain_name, uncopied, undivided
+from ampc.ir.copies import copy_name, copy_number, names_of, part_number, plain_name, uncopied, undivided
 from ampc.ir.graph import Graph
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -142,6 +142,13 @@ def fit(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes, source: str, *, 
         f"`{n}` has shape {_shape(arrays[n].shape)}, the program wants {_shape(s)}" for n, s in wanted.items() if n in arrays and arrays[n].shape != s
     ]
     notes += [f"`{n}` holds {arrays[n].dtype}, not floating-point numbers" for n in wanted if n in arrays and arrays[n].dtype.kind != "f"]
+    unfit = {plain_name(n) for n in missing} & {plain_name(n) for n in extra}
+    unfit = {n for n in unfit if any(plain_name(x) == n and part_number(x) is not None for x in (*missing, *extra))}
+    for plain in sorted(unfit):
+        found = ", ".join(f"`{n}` {_shape(arrays[n].shape)}" for n in extra if plain_name(n) == plain)
+        into = ", ".join(f"`{n}` {_shape(wanted[n])}" for n in missing if plain_name(n) == plain)
+        notes.append(f"{found} in the file can't be joined and cut into {into}")
+    missing, extra = ([n for n in names if plain_name(n) not in unfit] for names in (missing, extra))
     bad = len(notes)
     if not partial:
         notes += [f"`{n}` {_shape(wanted[n])} is missing in the file" for n in missing]
@@ -202,7 +209,9 @@ def divided(arrays: Mapping[str, npt.NDArray[Any]], wanted: Shapes) -> Arrays:
     for whole, names in _parts(arrays).items():
         into = here.get(uncopied(whole), [])
         found, shapes_here = [arrays[n] for n in names], [shape[n] for n in into]
-        if not into or ([uncopied(n) for n in names] == into and [a.shape for a in found] == shapes_here):
+        numbers = [part_number(n) for n in names]
+        whole_or_all = numbers == [None] or numbers == list(range(len(numbers)))  # a file that lacks a part can't be joined
+        if not into or not whole_or_all or ([uncopied(n) for n in names] == into and [a.shape for a in found] == shapes_here):
             continue
         axes = range(found[0].ndim - 1, -1, -1)
         cuts = (_cut_anew(found, shapes_here, along, across) for along in axes for across in axes)
@@ -312,7 +321,7 @@ def _check_names(arrays: Arrays, graph: Graph, source: str) -> None:
 def _one_layer(layer: str, path: Path, graph: Graph, map_file: Path | None) -> Arrays:
     every = shapes(graph)
     named = layer + "."
-    wanted = {n: s for n, s in every.items() if n.startswith(named)} or {n: s for n, s in every.items() if plain_name(n).startswith(named)}
+    wanted = {n: s for n, s in every.items() if layer in names_of(n.rpartition(".")[0])}
     if not wanted:
         layers = [x.name for x in graph.layers]
         hint = did_you_mean(layer, layers) or "layers: " + ", ".join(f"`{x}`" for x in layers)
@@ -322,11 +331,12 @@ def _one_layer(layer: str, path: Path, graph: Graph, map_file: Path | None) -> A
         arrays = _renamed(arrays, graph, name_map(graph, map_file))
     elif len(arrays) > 1:
         _check_names(arrays, graph, str(path))
-    names = {*wanted, *map(plain_name, wanted)} if copy_number(layer) is None else set(wanted)
+    names = {*wanted, *(n for w in wanted for n in (plain_name(w), uncopied(w), undivided(w)) if n.startswith(named))}
     if len(arrays) == 1 and len({plain_name(n) for n in wanted}) == 1:
         arrays = {min(names, key=len): next(iter(arrays.values()))}
     bare = {f"{layer}.{n}": a for n, a in arrays.items() if f"{layer}.{n}" in names}
-    return fit(bare | {n: a for n, a in arrays.items() if n in names or n.startswith(named)}, wanted, str(path))[0]
+    own = {n: a for n, a in arrays.items() if n in names or n.startswith(named) or layer in names_of(n.rpartition(".")[0])}
+    return fit(bare | own, wanted, str(path))[0]
 
 
 # ------------------------------------------------------------------------------------------ PyTorch's names
