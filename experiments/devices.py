@@ -133,8 +133,8 @@ def main(argv: list[str] | None = None) -> None:
         words = (
             f"A residual network of {DEPTH} layers on {a.instances:,} images of MNIST, plain SGD with a learning rate of {a.rate:g}, an update every "
             f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {a.seeds} seeds. Simulated devices of 1 TFLOP/s "
-            "that work on one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as there "
-            "are devices. "
+            "that work on one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as "
+            "there are devices. "
             "`sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates."
         )
         picture = plot(points)
