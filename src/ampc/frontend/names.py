@@ -218,6 +218,9 @@ SETTINGS: dict[str, Setting] = _settings(
     Setting("checkpoint_instances", "int", "also write one after so many instances within an epoch; 0 is never"),
     Setting("validate_instances", "int", "also validate after so many instances within an epoch; where `until` holds, the run ends there"),
     Setting("keep", "int", "checkpoints that are kept, beside the best"),
+    Setting("trace", "flag", "write down all that happens in a training pass, as `trace/` of the run folder"),
+    Setting("trace_epoch", "int", "the epoch that `trace` and `profile` are about; 0 is the last"),
+    Setting("profile", "flag", "measure where the time of a training pass goes, into `report/profile.json` of the run folder"),
 )
 LAYER_SETTINGS = tuple(name for name, s in SETTINGS.items() if s.per_layer)
 
