@@ -2,7 +2,8 @@
 
     python -m benchmarks.prediction [MODEL ...] [--target cpu.toml] [--seconds 1] [--rounds 5] [--write]
 
-Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass on one core; and the placement's figure.
+Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass as
+placed by `balanced` on as many cores; and the placement's figure.
 Passes of one and of two workers take turns. Rankings: of two placements whose measured rates differ by more than 10 %, the faster one is the one
 that was predicted to be faster.
 """
@@ -95,15 +96,18 @@ def cases(model: str, target: Target, a: argparse.Namespace) -> list[Case]:
         for k, (*_, engine) in enumerate(engines):
             result = engine.run(data, order, train=True)
             rates[k].append(result.instances / result.seconds)
-    alone = next(e for n, _, _, e in engines if n == min(a.workers))
-    alone.run(data, order, train=True, record=True)
-    plan = make_plan(graph, placements[0][2].device_of)
-    factors = profile.factors(profile.profile(alone.trace, alone.plan, seen), plan, seen, ones[min(a.workers)])
+    better, factors = {}, {}
+    for n, strategy, placement, engine in engines:
+        if strategy == "balanced":
+            engine.run(data, order, train=True, record=True)
+            told = profile.profile(engine.trace, engine.plan, seen)
+            better[n] = profile.refined(ones[n], told)
+            factors[n] = profile.factors(told, make_plan(graph, placement.device_of), seen, better[n])
     out = []
     for (n, strategy, placement, _), found in zip(engines, rates):
         rate = []
-        for conditions in (Conditions(), Conditions(factors=factors)):
-            result = Simulator(graph, placement, ones[n], options=options, conditions=conditions).run(data, order, train=True)
+        for on, conditions in ((ones[n], Conditions()), (better[n], Conditions(factors=factors[n]))):
+            result = Simulator(graph, placement, on, options=options, conditions=conditions).run(data, order, train=True)
             rate.append(result.instances / result.seconds)
         out.append(Case(model, n, strategy, statistics.median(found), rate[0], rate[1], placement.instances_per_s))
     return out
@@ -151,7 +155,9 @@ def main(argv: list[str] | None = None) -> None:
         except NoData as missing:
             print(f"{model} is left out: {missing}", file=sys.stderr)
             continue
-        print(f"  {found[-1]}", file=sys.stderr, flush=True)
+        for case in found:
+            if case.model == model:
+                print("  " + "  ".join(case.row()), file=sys.stderr, flush=True)
     body = [c.row() for c in found]
     print(text_table(HEADS, body))
     print("\n".join(summary(found)))

@@ -93,7 +93,7 @@ def simulate(
     program = _Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
     on = load_target(target) if target is not None else manifest.target if program.compiled else this_machine()
-    factors = _factors(profile, manifest, on, precision.value) if profile is not None else {}
+    on, factors = _refined(profile, manifest, on, precision.value) if profile is not None else (on, {})
     kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
     conditions = Conditions(precision.value, jitter, failures, repair, seed, kept, factors)
     hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
@@ -121,11 +121,14 @@ def simulate(
         print(text(found, predicted), end="")
 
 
-def _factors(run: Path, manifest: Manifest, target: Target, precision: Any) -> Factors:
+def _refined(run: Path, manifest: Manifest, target: Target, precision: Any) -> tuple[Target, Factors]:
+    """Return what the profile of a run says of the target's overheads, and of the program's nodes."""
     from ampc.codegen.plan import make_plan
     from ampc.runtime import profile
 
-    return profile.factors(profile.read(run), make_plan(manifest.graph, manifest.placement.device_of), manifest.statistics, target, precision)
+    found = profile.read(run)
+    target = profile.refined(target, found) if all(d.kind == "cpu" for d in target.devices) else target
+    return target, profile.factors(found, make_plan(manifest.graph, manifest.placement.device_of), manifest.statistics, target, precision)
 
 
 def _formula(manifest: Manifest, hardware: Hardware, data: Path, instances: int) -> tuple[list[str], dict[str, Any]]:

@@ -148,6 +148,19 @@ def read(folder: str | Path) -> Profile:
         raise error("AMP721", f"the profile in `{shown}` can't be read: {reason}", help="make it anew with `ampc run --profile`") from None
 
 
+def refined(target: Target, found: Profile) -> Target:
+    """Return `target` with the overhead of a firing that was measured: the time of devices between two firings in which they did not wait.
+
+    That is the engine's own work (taking messages, choosing a queue), which grows with the program. A profile of virtual time has none.
+    """
+    firings = sum(q.firings for q in found.queues)
+    spent = sum(d.overhead_s for d in found.devices)
+    if not firings or not spent:
+        return target
+    each = spent / firings
+    return msgspec.structs.replace(target, devices=tuple(msgspec.structs.replace(d, firing_overhead_s=each * d.cores) for d in target.devices))
+
+
 def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, precision: Precision = "fp32") -> Factors:
     """Return how much longer each node took than the cost model says for devices of `target`, the profile's by name.
 
