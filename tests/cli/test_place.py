@@ -51,6 +51,7 @@ def test_strategies_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert "AMP903" in out(capsys, "place", "digits_mlp", "--target", "cpu-2", "--compare", "--split", "auto", status=2)
 
 
+@pytest.mark.long
 def test_a_bottleneck_is_split_and_replicated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plain = json.loads(out(capsys, "place", "mnist_mlp", "--target", "fpga_1tflops", "--json"))
     split = json.loads(out(capsys, "place", "mnist_mlp", "--target", "fpga_1tflops", "--split", "auto:4", "--json", "-o", str(tmp_path / "m.ampx")))
@@ -73,6 +74,7 @@ def test_a_manifest_is_placed_anew(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "AMP903" in out(capsys, "place", first, "--set", "hidden=3", status=2)
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_split_until_it_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model = tmp_path / "wide.amp"
     model.write_text(

@@ -156,6 +156,7 @@ def test_a_message_pays_its_share_of_a_firing() -> None:
     assert msgspec.structs.replace(one, messages_per_firing=0).message_s == pytest.approx(2e-7 + 1e-7)
 
 
+@pytest.mark.long
 def test_a_precision_changes_rates_messages_and_memory() -> None:
     graph = list_reduction(hidden=128)
     mesh = load_target("fpga_mesh_4x4")

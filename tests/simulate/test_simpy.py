@@ -47,6 +47,7 @@ def test_compiled_loops_give_the_same(seed: int) -> None:
     compare(["chain", "tree"][seed % 2], 3 + seed, 2 + seed % 4, ["full", "ring", "star"][seed % 3], 20, 1 + seed % 6, seed)
 
 
+@pytest.mark.long  # compiles the kernels of every model
 @pytest.mark.compiled
 def test_compiled_loops_give_the_same_as_plain_python_to_the_last_bit() -> None:
     root = Path(__file__).parents[2]
