@@ -16,6 +16,7 @@ from ampc.place.cost import estimate
 from ampc.place.loads import Loads
 from ampc.place.memory import devices_needed
 from ampc.place.problem import Problem
+from ampc.place.report import report
 from ampc.source import bundled_models, read_source
 from sample_graphs import list_reduction, two_arms
 
@@ -208,3 +209,12 @@ def test_a_copy_and_a_part_are_named_on_their_own() -> None:
     at = {"step": "core:0", "step~1": "core:1", "step@1": "core:2", "step@1~1": "core:3"}
     of = device_of_layers(graph, place(graph, load_target("cpu-4"), at=at))
     assert (of["step@0~0"], of["step@0~1"], of["step@1~0"], of["step@1~1"]) == ({0}, {1}, {2}, {3})
+
+
+def test_a_report_has_the_seconds_that_a_profile_refined() -> None:
+    graph, target = list_reduction(32), load_target("cpu-2")
+    slow = place(graph, target, factors={n.id: (3.0, 3.0) for n in graph.nodes})
+    told = report(graph, target, slow, guess(graph))
+    assert [d["busy_s"] for d in told["devices"]] == list(slow.busy_s)
+    assert slow.instances_per_s < place(graph, target).instances_per_s
+    assert max(slow.busy_s) == pytest.approx(1 / slow.instances_per_s, rel=1e-4)

@@ -25,6 +25,8 @@ def report(graph: Graph, target: Target, placement: Placement, statistics: Stati
     problem = Problem(graph, target, estimate(graph, statistics, precision), fine=True)
     choice = [placement.device_of[u.nodes[0]] for u in problem.units]
     loads = Loads(problem, choice)
+    # The placement's own figures, which may be refined by a profile; a placement made by hand has none.
+    busy_s = placement.busy_s if len(placement.busy_s) == problem.n_devices else [rounded(float(x)) for x in loads.busy_s]
     bound_s = simple_bound(problem) / (1 + problem.mean_weight / problem.n_devices)
     layers: list[set[str]] = [set() for _ in target.devices]
     nodes: list[list[int]] = [[] for _ in target.devices]
@@ -39,7 +41,7 @@ def report(graph: Graph, target: Target, placement: Placement, statistics: Stati
         value_bytes[choice[unit.id]] += unit.value_bytes
     devices = [
         {
-            "name": device.name, "layers": sorted(layers[d]), "nodes": nodes[d], "busy_s": rounded(float(loads.busy_s[d])),
+            "name": device.name, "layers": sorted(layers[d]), "nodes": nodes[d], "busy_s": busy_s[d],
             "memory_bytes": int(loads.memory[d]), "layer_bytes": layer_bytes[d], "value_bytes": value_bytes[d], "capacity_bytes": device.memory_bytes,
         }
         for d, device in enumerate(target.devices)
