@@ -95,7 +95,7 @@ def scale(layers: int, devices: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--scale", action="store_true", help="place a large network instead")
-    p.add_argument("--layers", type=int, default=2_100, help="layers of the large network; it has about 5 nodes for each")
+    p.add_argument("--layers", type=int, default=2_800, help="layers of the large network; it has some 3.6 nodes for each")
     p.add_argument("--devices", type=int, default=1_000)
     a = p.parse_args(argv)
     if a.scale:
