@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "compiler": BASE | {"transform", "until", "source", "frontend", "lower", "passes", "ir", "place", "manifest"},
     "view": BASE | {"ir", "place", "manifest", "data", "runtime"},
     "calibrate": BASE | {"source", "compiler", "manifest", "place", "codegen", "runtime"},
+    "bench": BASE | {"manifest", "ir", "place", "codegen", "data", "runtime", "calibrate"},
     "artefact": BASE | {"compiler", "codegen", "view", "manifest", "ir", "place"},
     "api": BASE | {"source", "compiler", "manifest", "place", "runtime", "simulate"},
 }

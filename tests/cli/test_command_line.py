@@ -61,7 +61,7 @@ UNTIL = """model m():
 WRONG: list[tuple[str, int, str, str]] = [
     # command line, exit code, message, help
     ("complie m.amp", 2, "error[AMP901]: `ampc` has no verb `complie`", "did you mean `compile`?"),
-    ("frobnicate", 2, "error[AMP901]: `ampc` has no verb `frobnicate`", "verbs are `compile`, `run`, `place`, `simulate`, `view`, `trace`, `check`, `explain`, `passes`, `data`, `calibrate`, `doctor`"),
+    ("frobnicate", 2, "error[AMP901]: `ampc` has no verb `frobnicate`", "verbs are `compile`, `run`, `place`, `simulate`, `bench`, `view`, `trace`, `check`, `explain`, `passes`, `data`, `calibrate`, `doctor`"),
     ("compile", 2, "error[AMP901]: `ampc compile` needs `MODEL`", "`ampc compile --help` says what it is"),
     ("compile a.amp b.amp", 2, "error[AMP901]: `ampc compile` does not expect `b.amp`", "`ampc compile --help` shows what there is"),
     ("compile a.amp --targt cpu-2", 2, "error[AMP901]: `ampc compile` has no option `--targt`", "did you mean `--target`?"),

@@ -23,6 +23,8 @@ VERBS = {
     "view manifest": ["view", "FILE.json"],
     "view into": ["view", "list_reduction", "-o", "FILE/x.dot"],
     "check": ["check", "FILE", "FILE.json", "FILE.toml"],
+    "bench model": ["bench", "FILE", "--data", "."],
+    "bench data": ["bench", "list_reduction", "--data", "FILE", "--seconds", "0.01", "--rounds", "1"],
     "data into": ["data", "list_reduction", "--set", "train=2", "--set", "valid=1", "-o", "FILE"],
     "data from": ["data", "mnist", "--from", "FILE", "-o", "out"],
     "run manifest": ["run", "FILE.json"],

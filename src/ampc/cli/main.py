@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ampc.cli import calibrate, check, compile, data, doctor, explain, passes, place, run, simulate, trace, view
+from ampc.cli import bench, calibrate, check, compile, data, doctor, explain, passes, place, run, simulate, trace, view
 from ampc.cli.errors import OUTPUT, guarded, version
 from ampc.cli.usage import usage_error
 from ampc.diagnostics import error
@@ -39,7 +39,7 @@ app = typer.Typer(
 )
 compile.register(app)
 app.command("run")(run.run)
-for verb in (place, simulate, view, trace, check, explain, passes, data, calibrate, doctor):
+for verb in (place, simulate, bench, view, trace, check, explain, passes, data, calibrate, doctor):
     verb.register(app)
 
 

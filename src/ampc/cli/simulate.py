@@ -90,7 +90,7 @@ def simulate(
 
     _check(data, sweep, plot, trace, output, force, cost_only, epochs, validate, mode)
     assert data is not None
-    program = _Source(model, data, sets or [], disable or [], target, strategy)
+    program = Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
     on = load_target(target) if target is not None else manifest.target if program.compiled else this_machine()
     on, factors = _refined(profile, manifest, on, precision.value) if profile is not None else (on, {})
@@ -144,7 +144,7 @@ def _formula(manifest: Manifest, hardware: Hardware, data: Path, instances: int)
     return found.lines(), {**dataclasses.asdict(found), "graphs_per_s": found.graphs_per_s, "bits_per_s": found.bits_per_s}
 
 
-class _Source:
+class Source:
     """What is simulated: a compiled program, or a model that can be compiled with other parameters."""
 
     def __init__(self, model: str, data: Path, sets: list[str], disable: list[str], target: str | None, strategy: str) -> None:
@@ -253,7 +253,7 @@ def _cost_only(
 
 
 def _sweep(
-    axes: list[tuple[str, list[Any]]], program: _Source, hardware: Hardware, flags: Mapping[str, Any], instances: int,
+    axes: list[tuple[str, list[Any]]], program: Source, hardware: Hardware, flags: Mapping[str, Any], instances: int,
     one: Callable[..., Found], output: str | None, plot: Path | None, force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from ampc.simulate import study

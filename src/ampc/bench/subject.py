@@ -1,0 +1,155 @@
+"""What is measured: a program and its data in an engine, driven in passes of about a window's length.
+
+Clocks run around whole passes: their start, their drain and the flush of part-filled accumulators count, compiling and reading do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from ampc.data.dataset import Dataset
+from ampc.place import Cost
+from ampc.place import estimate as estimate_cost
+from ampc.place import measure as measure_data
+from ampc.runtime.options import RunOptions
+from ampc.runtime.profile import Profile, profile
+from ampc.runtime.program import Program
+
+Work = Literal["training", "inference"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Instances of some passes, the seconds that these took, those of the processor, and the cores that other programs used meanwhile."""
+
+    instances: int
+    seconds: float
+    processor_s: float
+    others: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Instances a second."""
+        return self.instances / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def thrift(self) -> float:
+        """Instances a second of processor time."""
+        return self.instances / self.processor_s if self.processor_s > 0 else 0.0
+
+
+class Subject:
+    """A program on `data` with the settings `options`. Raises `AmpError` 73x where memory does not suffice."""
+
+    def __init__(self, program: Program, data: Dataset, options: RunOptions, work: Work) -> None:
+        # A program of its own: an engine is for one subject, and the program would hand the same one to two with equal settings.
+        own = Program(program.manifest)
+        own.parameters = program.parameters
+        self.graph = program.graph
+        self.engine = own.session(options).engine
+        self.data, self.work, self.options = data, work, options
+        self._outputs = work == "inference"
+        self._random = np.random.default_rng(0)
+        self._rate = 0.0
+        self._epoch = 0
+        self.engine.bind(data)
+
+    def warm_up(self) -> None:
+        """Run two short passes: what is met for the first time takes longer."""
+        for _ in range(2):
+            self._pass(max(1, self.data.n // 50))
+
+    def window(self, seconds: float) -> Window:
+        """Run passes for about `seconds`; at least one instance."""
+        used, busy, began = time.process_time(), busy_seconds(), time.perf_counter()
+        instances, took = 0, 0.0
+        while took < 0.7 * seconds or not instances:
+            size = min(self.data.n, max(1, int(self._rate * (seconds - took))))
+            took += self._pass(size)
+            instances += size
+        wall, used = time.perf_counter() - began, time.process_time() - used
+        return Window(instances, took, used, max(0.0, (busy_seconds() - busy - used) / wall))
+
+    def _pass(self, size: int, record: bool = False) -> float:
+        order = self._random.permutation(self.data.n)[:size]
+        began = time.perf_counter()
+        self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs, record=record)
+        took = time.perf_counter() - began
+        self._epoch += 1
+        self._rate = size / took
+        return took
+
+    def profile(self, seconds: float) -> Profile:
+        """Return where the time of a pass of about `seconds` went."""
+        size = min(self.data.n, max(1, int(self._rate * seconds)))
+        rate = self._rate
+        self._pass(size, record=True)
+        self._rate = rate  # recording slows a pass down
+        trace = self.engine.trace
+        assert trace is not None
+        return profile(trace, self.engine.plan, measure_data(self.graph, self.data))
+
+    def cost(self) -> Cost:
+        """Return what the cost model says of an instance, with the means of this data."""
+        together = {n.id: s.id for s in self.engine.plan.segments for n in s.nodes}
+        return estimate_cost(self.graph, measure_data(self.graph, self.data), together=together)
+
+    def calls(self, seconds: float) -> list[float]:
+        """Return the seconds of calls of one instance each, one after the other, for about `seconds`; at least ten."""
+        found: list[float] = []
+        until = time.perf_counter() + seconds
+        while len(found) < 10 or (time.perf_counter() < until and len(found) < 100_000):
+            order = np.array([len(found) % self.data.n])
+            began = time.perf_counter()
+            self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs)
+            found.append(time.perf_counter() - began)
+            self._epoch += 1
+        return found
+
+    def bytes(self) -> int:
+        """Return the bytes of the engine's own tables: weights, values of instances in flight, queues, a copy of the data."""
+        return engine_bytes(self.engine)
+
+
+def engine_bytes(engine: object) -> int:
+    """Return the bytes of an engine's arrays; one that is a view of another counts once."""
+    binding = getattr(engine, "_binding", None)
+    seen: dict[int, int] = {}
+    for holder in (engine, binding):
+        for value in vars(holder).values() if holder is not None else ():
+            if isinstance(value, np.ndarray):
+                base = value
+                while isinstance(base.base, np.ndarray):
+                    base = base.base
+                seen[id(base)] = base.nbytes
+    return sum(seen.values())
+
+
+def instance_bytes(one: int, many: int, in_flight: int) -> float | None:
+    """Return the bytes of one more instance in flight, from those of engines with one and with `in_flight`; None where they are the same."""
+    return (many - one) / (in_flight - 1) if in_flight > 1 else None
+
+
+def busy_seconds() -> float:
+    """Return the core-seconds that all programs of this machine have used; 0 where the system doesn't say."""
+    import os
+
+    try:
+        with open("/proc/stat", encoding="ascii") as f:
+            words = [int(x) for x in f.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return 0.0
+    return (sum(words) - words[3] - words[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Return the `q`-quantile (0 to 1) of some values."""
+    return float(np.quantile(np.asarray(values), q))
+
+
+__all__ = ["Subject", "Window", "Work", "busy_seconds", "engine_bytes", "instance_bytes", "quantile"]
