@@ -13,7 +13,6 @@ from typing import Literal, NoReturn
 
 from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean, error
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Metric
 
 Operator = Literal[">=", "<=", ">", "<"]
 LIMIT = 1000
@@ -79,14 +78,9 @@ def names(condition: Condition) -> list[str]:
     return [condition.name] if isinstance(condition, Compare) else [n for p in condition.parts for n in names(p)]
 
 
-def metric_names(graph: Graph) -> list[str]:
-    """Return the names of the program's metrics, in order, each once."""
-    return list(dict.fromkeys(n.name or n.op for n in graph.nodes if isinstance(n, Metric)))
-
-
 def values(graph: Graph) -> list[str]:
     """Return the values that a run of the program has: what `until` and `watch` may name."""
-    metrics = metric_names(graph)
+    metrics = list(graph.metrics)
     return ["loss", *metrics, "train.loss", *(f"train.{m}" for m in metrics)]
 
 

@@ -19,7 +19,7 @@ from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
 from ampc.codegen.states import State
 from ampc.codegen.text import ARGUMENTS
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Group, Metric, Ref, Type
+from ampc.ir.nodes import Group, Ref, Type
 
 GENERATOR = 1
 """Version of the text that this module writes; part of the name under which compiled kernels are kept."""
@@ -427,9 +427,3 @@ def _dispatch(plan: Plan) -> str:
             lines.append(f"    {'if' if q == 0 else 'elif'} q == {q}:")
             lines.append(f"        {name}({ARGUMENTS})")
     return "\n".join(lines) + "\n"
-
-
-def metric_names(graph: Graph) -> list[str]:
-    """Names of the metrics in the order of their sums: the operation's, with the node's number where one is used twice."""
-    ops = [n.op for n in graph.nodes if isinstance(n, Metric)]
-    return [op if ops.count(op) == 1 else f"{op}_{i}" for i, op in enumerate(ops)]

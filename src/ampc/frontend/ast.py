@@ -281,8 +281,9 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`metric accuracy(logits, label)`"""
+    """`metric accuracy(logits, label)` or `metric name = accuracy(logits, label)`; without a name, `name` is ""."""
 
+    name: str
     call: Call
     span: Span
 
@@ -312,3 +313,19 @@ class Model:
     settings: tuple[Setting, ...]
     body: tuple[Stmt, ...]
     span: Span
+
+
+def walk(body: tuple[Stmt, ...]) -> list[Stmt]:
+    """Return all statements of a body, those inside blocks too."""
+    out: list[Stmt] = []
+    for s in body:
+        out.append(s)
+        match s:
+            case Loop() | Each() | Visit():
+                out += walk(s.body)
+            case Branch():
+                for arm in s.arms:
+                    out += walk(arm.body)
+            case _:
+                pass
+    return out

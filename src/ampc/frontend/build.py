@@ -227,13 +227,16 @@ class Builder(Expressions):
         return ast.Accumulate(self.name(target), self.expression(index), reduce, self.expression(value), self.span(node))
 
     def _measure(self, node: Node) -> list[ast.Stmt]:
-        call = self.expression(node.children[0])
+        call = self.expression(node.children[-1])
         kind = str(node.data)
         if not isinstance(call, ast.Call):
             example = "cross_entropy(logits, label)" if kind == "loss" else "accuracy(logits, label)"
             self.report("AMP127", f"`{kind}` is followed by the call of a {kind}", call.span, help=f"for example `{kind} {example}`")
             return []
-        return [ast.Loss(call, self.span(node)) if kind == "loss" else ast.Metric(call, self.span(node))]
+        if kind == "loss":
+            return [ast.Loss(call, self.span(node))]
+        given = node.children[0]
+        return [ast.Metric("" if given is None else self.name(given).id, call, self.span(node))]
 
     def _loop(self, node: Node, place: str) -> ast.Loop:
         variable, domain, carry, block = node.children

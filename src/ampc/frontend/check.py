@@ -38,7 +38,7 @@ def check(model: ast.Model) -> None:
         for e in function.result:
             calls.value(e, inner)
     statements.block(model.body, top)
-    if not any(isinstance(s, ast.Loss | ast.Output) for s in walk(model.body)):
+    if not any(isinstance(s, ast.Loss | ast.Output) for s in ast.walk(model.body)):
         help_ = "end it with `loss squared(y, target)`, or with `output y`"
         out.report("AMP235", f"model `{model.name}` has neither a loss nor an output", model.span, help=help_)
     if out.errors:
@@ -61,22 +61,6 @@ def warnings(model: ast.Model) -> list[Diagnostic]:
         if field.name not in used:
             help_ = "remove it from the `instance:` block; columns of the data that no field names are left alone"
             out.append(Diagnostic("AMP291", f"field `{field.name}` is never read", Label(field.span), help=help_, severity="warning"))
-    return out
-
-
-def walk(body: tuple[ast.Stmt, ...]) -> list[ast.Stmt]:
-    """Return all statements of a body, those inside blocks too."""
-    out: list[ast.Stmt] = []
-    for s in body:
-        out.append(s)
-        match s:
-            case ast.Loop() | ast.Each() | ast.Visit():
-                out += walk(s.body)
-            case ast.Branch():
-                for arm in s.arms:
-                    out += walk(arm.body)
-            case _:
-                pass
     return out
 
 
@@ -104,7 +88,7 @@ def _direct(s: ast.Stmt) -> list[ast.Expr]:
 def expressions(model: ast.Model) -> list[ast.Expr]:
     """Return the outermost expressions of all statements of the model and its functions."""
     bodies = [model.body, *(f.body for f in model.functions)]
-    return [e for body in bodies for s in walk(body) for e in _direct(s)] + [e for f in model.functions for e in f.result]
+    return [e for body in bodies for s in ast.walk(body) for e in _direct(s)] + [e for f in model.functions for e in f.result]
 
 
 def _children(e: ast.Expr) -> list[ast.Expr]:
@@ -146,7 +130,8 @@ def expansion(model: ast.Model, out: Reporter) -> None:
     """Report functions that call themselves, and calls that would expand without bound: functions are expanded in place."""
     functions = {f.name: f for f in model.functions}
     calls = {
-        f.name: [n for s in walk(f.body) for e in _direct(s) for n in _called(e)] + [n for e in f.result for n in _called(e)] for f in model.functions
+        f.name: [n for e in (*(e for s in ast.walk(f.body) for e in _direct(s)), *f.result) for n in _called(e)]
+        for f in model.functions
     }
     size: dict[str, int] = {}
     depth: dict[str, int] = {}
@@ -175,7 +160,7 @@ def expansion(model: ast.Model, out: Reporter) -> None:
         visit(f.name, [])
         if depth[f.name] > DEEPEST_CALLS:
             out.report("AMP230", f"calls are nested more than {DEEPEST_CALLS} deep in `{f.name}`", f.span, help="functions are expanded in place")
-    used = [n for s in walk(model.body) for e in _direct(s) for n in _called(e) if n.id in functions]
+    used = [n for s in ast.walk(model.body) for e in _direct(s) for n in _called(e) if n.id in functions]
     if sum(size[n.id] for n in used) > MOST_CALLS:
         out.report(
             "AMP230",

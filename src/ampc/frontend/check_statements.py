@@ -5,6 +5,7 @@ from __future__ import annotations
 from ampc.diagnostics import Label, Span, did_you_mean
 from ampc.frontend import ast
 from ampc.frontend.check_calls import Calls, written
+from ampc.frontend.metrics import metric_names, metrics
 from ampc.frontend.names import LOSSES, METRICS
 from ampc.frontend.scopes import DECLARED, NOUN, VARIABLES, Binding, Form, Reporter, Scope, shape_of
 
@@ -18,6 +19,7 @@ class Statements:
         self.calls = calls
         self.outputs: dict[str, Span] = {}
         self.gathered_axis: dict[str, str] = {}
+        self.metric_names = metric_names(model)
 
     def block(self, body: tuple[ast.Stmt, ...], scope: Scope) -> None:
         for s in body:
@@ -40,7 +42,7 @@ class Statements:
             case ast.Loss():
                 self.calls.measure(s.call, LOSSES, "loss", scope)
             case ast.Metric():
-                self.calls.measure(s.call, METRICS, "metric", scope)
+                self._metric(s, scope)
             case ast.Output():
                 self._output(s, scope)
 
@@ -143,6 +145,15 @@ class Statements:
         if block.outer is not None:
             block.gone[s.target.id] = (s.target.span, block.form)
         self.gathered_axis[s.target.id] = axis or ""
+
+    def _metric(self, s: ast.Metric, scope: Scope) -> None:
+        self.calls.measure(s.call, METRICS, "metric", scope)
+        others = [m for m in metrics(self.model) if s.name and self.metric_names[m.span] == s.name and (not m.name or m.span.line < s.span.line)]
+        other = next((m for m in others if not m.name or m.call.function.id != s.call.function.id), None)
+        if other is not None:
+            also = (Label(other.span, "this one" if other.name else f"`{s.name}`, as it has no name of its own"),)
+            help_ = "choose another name; what has one name is counted together"
+            self.out.report("AMP236", f"two metrics are called `{s.name}`", s.span, also=also, help=help_)
 
     def _output(self, s: ast.Output, scope: Scope) -> None:
         self.calls.value(s.value, scope, "target")

@@ -444,8 +444,8 @@ CODES: dict[str, Explanation] = {
         program(_LOOP),
     ),
     "AMP236": Explanation(
-        "an output twice",
-        "Each output has a name of its own.",
+        "a name twice",
+        "Each output has a name of its own. Metrics of one name are counted together, so they have to be of one kind.",
         program(_LOOP + "\noutput h\noutput h"),
         program(_LOOP + "\noutput h\noutput g = 2 * h"),
     ),

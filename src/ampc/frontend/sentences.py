@@ -289,6 +289,8 @@ def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_f
         return Diagnostic("AMP110", "a call on its own does nothing", Label(span_of(first, file)), help=f"give its value a name: `name = {first}(…)`")
     if first.type == "_VISIT" and "_AFTER" in accepts:
         help_ = "a visit says which elements come first: `after left[n], right[n]`; an `each` needs no order"
+    elif first.type == "_OUTPUT" and "_EQUAL" in accepts:
+        help_ = "an output that is no bare name is given one: `output name = value`"
     elif "_AT_MOST" in accepts:
         help_ = "a loop that ends by itself has a bound: `at most 32`"
     elif "_COMMA" in accepts and token.type in ("NAME", "NUMBER", "_LPAR", "_LSQB"):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ampc.ir.nodes import AnyNode, Attr, Group, Isu, Flatmap, Enter, Leave, Ref, Region, Struct, Type, Ungroup
+from ampc.ir.nodes import AnyNode, Attr, Group, Isu, Flatmap, Enter, Leave, Metric, Ref, Region, Struct, Type, Ungroup
 
 
 class AxisDecl(Struct, frozen=True):
@@ -86,6 +86,12 @@ class Graph(Struct, frozen=True, dict=True):
     @cached_property
     def layer(self) -> dict[str, Layer]:
         return {x.name: x for x in self.layers}
+
+    @cached_property
+    def metrics(self) -> dict[str, tuple[Metric, ...]]:
+        """Name of a metric -> the nodes that are counted together under it."""
+        nodes = [n for n in self.nodes if isinstance(n, Metric)]
+        return {name: tuple(n for n in nodes if (n.name or n.op) == name) for name in dict.fromkeys(n.name or n.op for n in nodes)}
 
     @cached_property
     def readers(self) -> dict[Ref, tuple[int, int]]:

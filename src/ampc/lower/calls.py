@@ -257,8 +257,8 @@ def _whole(low: Lowering, frame: Frame, row: Value, axis: str, span: Span) -> Va
 # -------------------------------------------------------------------------------------------------- losses, metrics
 
 
-def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str) -> Value | None:
-    """Add a loss or metric; return the prediction if it is a name, for the outputs of the model. Raises Stop."""
+def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str, name: str = "") -> Value | None:
+    """Add a loss, or a metric called `name`; return the prediction if it is a name, for the outputs of the model. Raises Stop."""
     table = LOSSES if kind == "loss" else METRICS
     entry = table.get(e.function.id)
     if entry is None:
@@ -289,7 +289,7 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str) -> Value | None
         target = _index_target(low, target, e.args[1].span, entry.name)
     if not isinstance(target, FieldValue):
         target = expressions.message(low, frame, target, e.args[1].span)
-    judge(low, frame, entry.op, prediction, target, e.span, options, weight)
+    judge(low, frame, entry.op, prediction, target, e.span, options, weight, name or entry.op)
     if kind != "loss" or not isinstance(e.args[0], ast.Name) or not isinstance(first, Value):
         return None
     defined = frame.find(e.args[0].id)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from ampc.diagnostics import AmpError, Diagnostic, Label, Span, did_you_mean
 from ampc.frontend import ast
+from ampc.frontend.metrics import metric_names
 from ampc.ir.graph import AxisDecl, FieldDecl, Graph, Layer
 from ampc.ir.nodes import Attr, FieldRef, Group, Type
 from ampc.ir.ops import OPS
@@ -98,6 +100,10 @@ class Lowering:
     hidden: dict[str, Span] = dataclasses.field(default_factory=dict)
     bare: list[tuple[str, Span]] = dataclasses.field(default_factory=list)
     """Where fields were read whole."""
+
+    @cached_property
+    def metric_names(self) -> dict[Span, str]:
+        return metric_names(self.model)
 
     # ------------------------------------------------------------------------------------------------- mistakes
 

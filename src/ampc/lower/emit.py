@@ -235,7 +235,15 @@ def _lookup_fits(low: Lowering, info: LayerInfo, field: FieldValue, span: Span, 
 
 
 def judge(
-    low: Lowering, frame: Frame, op: str, prediction: Value, target: Value | FieldValue, span: Span, attrs: Mapping[str, Attr], weight: float | None
+    low: Lowering,
+    frame: Frame,
+    op: str,
+    prediction: Value,
+    target: Value | FieldValue,
+    span: Span,
+    attrs: Mapping[str, Attr],
+    weight: float | None,
+    name: str,
 ) -> None:
     """Add a loss (with `weight`) or a metric (`weight` None)."""
     scope = frame.scope
@@ -262,7 +270,7 @@ def judge(
         "fields": fields,
         "attrs": full,
         "origin": low.origin(span),
-        "name": op,
+        "name": name,
     }
     if weight is None:
         low.net.add(Metric, **parts)

@@ -47,7 +47,7 @@ def _statement(low: Lowering, frame: Frame, s: ast.Stmt) -> None:
             if prediction is not None:
                 low.predictions.append(prediction)
         case ast.Metric():
-            calls.measure(low, frame, s.call, "metric")
+            calls.measure(low, frame, s.call, "metric", low.metric_names[s.span])
         case ast.Output():
             output(low, s.name, expressions.value(low, frame, s.value))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.codegen.firing import Fold
-from ampc.codegen.kernels import generate, metric_names
+from ampc.codegen.kernels import generate
 from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
@@ -400,9 +400,8 @@ class Engine:
         done = int(I[H.DONE])
         total = int(I[H.TOTAL])
         sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
-        nodes = [n for n in self.graph.nodes if isinstance(n, Metric)]
-        named = enumerate(zip(metric_names(self.graph), nodes, strict=True))
-        metrics = {name: metric_value(n.op, sums[1 + 2 * k], sums[2 + 2 * k]) for k, (name, n) in named}
+        judged = {n.id: sums[1 + 2 * k : 3 + 2 * k] for k, n in enumerate(n for n in self.graph.nodes if isinstance(n, Metric))}
+        metrics = {name: metric_value(nodes[0].op, *sum(judged[n.id] for n in nodes)) for name, nodes in self.graph.metrics.items()}
         records = {name: I[H.LAYER0] + k * LAYER for k, name in enumerate(self.plan.layers)}
         for name, record in records.items():
             self._steps[name] = int(I[record + L.STEP])

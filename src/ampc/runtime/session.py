@@ -57,8 +57,7 @@ class Session:
         """`program`: the hash that checkpoints are tied to. `folder` None: nothing is written. `initial`: parameters to begin with (or some)."""
         self.graph, self.options, self.make_engine, self.program = graph, options, make_engine, program
         self.folder, self.inputs, self.initial, self.on_event = folder, inputs or {}, initial, on_event
-        metrics = until.metric_names(graph)
-        self.watch = options.watch or (metrics[0] if metrics else "loss")
+        self.watch = options.watch or next(iter(graph.metrics), "loss")
         self.condition = self._conditions()
         self.rising = is_better_when_higher(graph, self.watch)
         self.state = Standing()

@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Metric
 from ampc.runtime.events import Epoch, EpochResult, mean_staleness
 
 
@@ -65,7 +64,7 @@ class Summary:
 def is_better_when_higher(graph: Graph, name: str) -> bool:
     """Return whether a larger value of a loss or metric is the better one: all but losses and errors."""
     bare = name.removeprefix("train.")
-    op = next((n.op for n in graph.nodes if isinstance(n, Metric) and (n.name or n.op) == bare), bare)
+    op = graph.metrics[bare][0].op if bare in graph.metrics else bare
     return not (op == "loss" or "error" in op or "loss" in op or "entropy" in op)
 
 
