@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ampc.codegen import families, forward
-from ampc.codegen.firing import Buffer, Firing, Shared
+from ampc.codegen.firing import Firing, Shared
 from ampc.codegen.forward import column_scale, constants
 from ampc.codegen.forward_layers import fold_cell
 from ampc.codegen.forward_rows import counters, group_members, nested_outer, row_index, segments
+from ampc.codegen.loops import Buffer
 from ampc.codegen.measures import loss_call, targets
 from ampc.codegen.plan import Segment, is_direct
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
@@ -29,37 +30,54 @@ class Backward(Firing):
     def __init__(self, shared: Shared, segment: Segment) -> None:
         super().__init__(shared, segment, 1)
         self.gradients: dict[Key, Buffer] = {}
+        self.wholes: dict[int, Buffer] = {}
+        """Split -> the gradient of what it cuts, of which its outputs' gradients are columns."""
 
     def missing(self, key: Key) -> Buffer:
         """Make a forward value again: gathered from an input, computed anew if cheap, else loaded from where forward kept it."""
         if len(key) == 3:
             return self.gather_input(key[1], key[2])
         node = self.graph.by_id[key[0]]
-        if forward.is_cheap(node):
+        if forward.is_cheap(node) or self._needs_factors(node):
             for port, buffer in enumerate(forward.write(self, node)):
                 self.values[(node.id, port)] = buffer
             return self.values[key]
         kind = node.outputs[key[1]]
         target = self.buffer(kind.cols, kind.rows)
-        with self.tokens() as state:
+        with self.moving(target) as state:
             place = self.stored(key, state)
             self.shared.saved.add(place.key)
             self.copy_in(target, self.routes.address(place))
         return target
 
+    def _needs_factors(self, node: AnyNode) -> bool:
+        """Whether backward of a product needs both factors anyway."""
+        return isinstance(node, NPT) and node.op == "mul" and all(self.wants(node, p) for p in range(2))
+
     def wants(self, node: AnyNode, port: int) -> bool:
         """Whether anyone wants the gradient of an input."""
         return node.inputs[port] in self.plan.needs_gradient
 
-    def into(self, node: AnyNode, port: int, space: str) -> tuple[Buffer, int]:
-        """Return (buffer for the gradient of an operand, whether it already holds a part of it)."""
+    def into(self, node: AnyNode, port: int, space: str, view: bool = False) -> tuple[Buffer, int]:
+        """Return (buffer for the gradient of an operand, whether it already holds a part of it).
+
+        view: it may be some columns of a buffer. So the gradient of what a Split cuts is put together where it belongs.
+        """
         key = self.source(node, port)
         if key in self.gradients:
+            if not view:
+                self.gradients[key] = self.dense(self.gradients[key])
             return self.gradients[key], 1
         kind = self.kind(node, port)
-        buffer = self.buffer(kind.cols, space)
-        self.gradients[key] = buffer
-        return buffer, 0
+        sender = self.graph.by_id[key[0]] if len(key) == 2 else None
+        if view and isinstance(sender, Split) and self.wants(sender, 0):
+            if sender.id not in self.wholes:
+                self.wholes[sender.id] = self.buffer(sum(k.cols for k in sender.outputs), space)
+            start = sum(k.cols for k in sender.outputs[: key[1]])
+            self.gradients[key] = self.wholes[sender.id].columns(start, kind.cols)
+        else:
+            self.gradients[key] = self.buffer(kind.cols, space)
+        return self.gradients[key], 0
 
     def hand_on(self, node: AnyNode, port: int, g: Buffer) -> bool:
         """Make `g` itself the gradient of an operand, if nothing will be added to it: the node alone reads that operand, row by row alike."""
@@ -92,14 +110,18 @@ def write(f: Backward, node: AnyNode) -> None:
         return
     match node:
         case Concat():
-            _concat(f, node, ports[0])  # type: ignore[arg-type]
+            assert ports[0] is not None
+            _concat(f, node, ports[0])
         case Split():
             _split(f, node, ports)
         case Group():
-            _group(f, node, ports[0])  # type: ignore[arg-type]
+            assert ports[0] is not None
+            _group(f, node, f.dense(ports[0]))
         case NPT() | PPT():
+            g = ports[0]
+            assert g is not None
             writer = WRITERS.get(node.op) or (_elementwise if OPS[node.op].grads else _nothing)
-            writer(f, node, ports[0])  # type: ignore[arg-type]
+            writer(f, node, g if writer in (_elementwise, _same) else f.dense(g))  # type: ignore[arg-type]
 
 
 def _elementwise(f: Backward, node: NPT, g: Buffer) -> None:
@@ -108,30 +130,21 @@ def _elementwise(f: Backward, node: NPT, g: Buffer) -> None:
     wanted = [p for p in wanted if not (op.grads[p] == "g" and f.hand_on(node, p, g))]
     if not wanted:
         return
-    rows, cols = f.space(g.space), g.cols
-    xs = [f.spread(f.operand(node, p), g.space) if f"x{p}" in op.needs else None for p in range(len(node.inputs))]
-    y = f.value((node.id, 0)) if "y" in op.needs else None
+    cols = g.cols
+    operands = {f"x{p}": f.spread(f.view(node, p), g.space) for p in range(len(node.inputs)) if f"x{p}" in op.needs}
+    if "y" in op.needs:
+        operands["y"] = f.value((node.id, 0))
     plain, summed = [], []
     for p in wanted:
         kind_cols, space = f.kind(node, p).cols, f.space_of(node, p)
         if kind_cols == cols and space == g.space:
-            plain.append((p, *f.into(node, p, space)))
+            plain.append((p, *f.into(node, p, space, view=True)))
         else:
             # The operand was repeated over rows or columns: a full gradient first, then its sum.
             full = f.buffer(cols, g.space)
             plain.append((p, full, 0))
             summed.append((p, full, space, kind_cols))
-    with f.text.block(f"for j in range({rows} * {cols}):"):
-        for p, x in enumerate(xs):
-            if x is not None:
-                f.text.line(f"x{p} = at(F, {x.name} + {'j' if x.cols == cols else f'j // {cols}'})")
-        if y is not None:
-            f.text.line(f"y = at(F, {y.name} + j)")
-        f.text.line(f"g = at(F, {g.name} + j)")
-        for p, target, more in plain:
-            value = constants(f, node, op.grads[p])
-            old = f"at(F, {target.name} + j) + " if more else ""
-            f.text.line(f"put(F, {target.name} + j, {old}np.float32({value}))")
+    f.each(g.space, cols, {**operands, "g": g}, [(target, constants(f, node, op.grads[p]), more) for p, target, more in plain])
     for p, full, space, kind_cols in summed:
         _sum_to(f, node, p, full, space, kind_cols)
 
@@ -154,67 +167,52 @@ def _concat(f: Backward, node: Concat, g: Buffer) -> None:
     for p in range(len(node.inputs)):
         cols = f.kind(node, p).cols
         if f.wants(node, p):
-            space = f.space_of(node, p)
+            space, part = f.space_of(node, p), g.columns(start, cols)
             if space == g.space:
-                _take(f, node, p, g, start, cols)
+                _same(f, node, part, p)
             else:
-                part = f.buffer(cols, g.space)
-                f.text.line(f"put_columns(F, {part.name}, {cols}, 0, {g.name}, {g.cols}, {start}, {f.space(g.space)}, {cols})")
-                _sum_to(f, node, p, part, space, cols)
+                _sum_to(f, node, p, f.dense(part), space, cols)
         start += cols
 
 
-def _take(f: Backward, node: AnyNode, port: int, g: Buffer, start: int, cols: int) -> None:
-    """The operand's gradient is columns `start` to `start + cols` of g."""
-    target, more = f.into(node, port, g.space)
-    kernel = "add_columns" if more else "put_columns"
-    f.text.line(f"{kernel}(F, {target.name}, {cols}, 0, {g.name}, {g.cols}, {start}, {f.space(g.space)}, {cols})")
-
-
-def _place(f: Backward, node: AnyNode, port: int, g: Buffer, start: int) -> None:
-    """g is the gradient of columns `start` to `start + g.cols` of the operand."""
-    target, more = f.into(node, port, g.space)
-    rows = f.space(g.space)
-    if not more:
-        f.text.line(f"zero(F, {target.name}, {rows} * {target.cols})")
-    f.text.line(f"add_columns(F, {target.name}, {target.cols}, {start}, {g.name}, {g.cols}, 0, {rows}, {g.cols})")
-
-
 def _split(f: Backward, node: Split, gradients: list[Buffer | None]) -> None:
+    """Put the parts together, unless they were made in their places (`Backward.into`)."""
     if not f.wants(node, 0):
         return
-    whole = all(g is not None for g in gradients)
+    space = next(g.space for g in gradients if g is not None)
+    whole = f.wholes.get(node.id) or f.buffer(sum(k.cols for k in node.outputs), space)
     start = 0
-    if whole and f.source(node, 0) not in f.gradients:
-        spaces = {g.space for g in gradients if g is not None}
-        target, _ = f.into(node, 0, spaces.pop())
-        for g in gradients:
-            assert g is not None and not spaces
-            f.text.line(f"put_columns(F, {target.name}, {target.cols}, {start}, {g.name}, {g.cols}, 0, {f.space(g.space)}, {g.cols})")
-            start += g.cols
-        return
     for kind, g in zip(node.outputs, gradients, strict=True):
-        if g is not None:
-            _place(f, node, 0, g, start)
+        part = whole.columns(start, kind.cols)
+        if g is None:
+            f.each(space, kind.cols, {}, [(part, "F0", 0)])
+        elif g != part:
+            f.each(space, kind.cols, {"g": g}, [(part, "g", 0)])
         start += kind.cols
+    _same(f, node, whole)
 
 
 def _columns(f: Backward, node: NPT, g: Buffer) -> None:
     start = node.attrs["start"]
     assert isinstance(start, int)
-    if f.wants(node, 0):
-        _place(f, node, 0, g, start)
+    if not f.wants(node, 0):
+        return
+    target, more = f.into(node, 0, g.space)
+    if not more:
+        f.each(g.space, target.cols, {}, [(target, "F0", 0)])
+    f.each(g.space, g.cols, {"g": g}, [(target.columns(start, g.cols), "g", 1)])
 
 
 def _pad(f: Backward, node: NPT, g: Buffer) -> None:
     if f.wants(node, 0):
-        _take(f, node, 0, g, 0, f.kind(node, 0).cols)
+        _same(f, node, g.columns(0, f.kind(node, 0).cols))
 
 
-def _same(f: Backward, node: NPT, g: Buffer) -> None:
-    if f.wants(node, 0) and not f.hand_on(node, 0, g):
-        target, more = f.into(node, 0, g.space)
-        f.text.line(f"store(F, {target.name}, {g.name}, {f.space(g.space)} * {g.cols}, {more})")
+def _same(f: Backward, node: AnyNode, g: Buffer, port: int = 0) -> None:
+    """g is the gradient of an operand."""
+    if f.wants(node, port) and not f.hand_on(node, port, g):
+        target, more = f.into(node, port, g.space, view=True)
+        f.each(g.space, g.cols, {"g": g}, [(target, "g", more)])
 
 
 def _nothing(f: Backward, node: NPT, g: Buffer) -> None:
@@ -427,8 +425,8 @@ def _loss(f: Backward, node: Loss) -> None:
     arguments = call[call.index("(") + 1 : -1].split(", ", 1)[1]
     f.text.line(f"{node.op}_bwd(F, {g.name}, {arguments}, {weight})")
     if f.wants(node, 0):
-        into, more = f.into(node, 0, x.space)
-        f.text.line(f"store(F, {into.name}, {g.name}, {size}, {more})")
+        into, more = f.into(node, 0, x.space, view=True)
+        f.each(x.space, x.cols, {"g": g}, [(into, "g", more)])
     if second:
         into, more = f.into(node, 1, f.space_of(node, 1))
         if node.op == "binary_cross_entropy":

@@ -11,7 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ampc.codegen.firing import Buffer, Firing
+from ampc.codegen.firing import Firing
+from ampc.codegen.loops import Buffer
 from ampc.codegen.forward_rows import row_index
 from ampc.ir.nodes import NPT, PPT
 

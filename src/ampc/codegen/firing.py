@@ -5,30 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
 from ampc.codegen.layout import Cells, Key
+from ampc.codegen.loops import Buffer, Load, Loop, Move, Space, Step, Store, Value, fuse, renamed, share
 from ampc.codegen.plan import Plan, Segment, is_direct, layer_names
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.states import State, States
-from ampc.codegen.text import Text
+from ampc.codegen.text import Line, Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
 from ampc.place.work import FOLD_ROWS
-
-Space = str
-"""What the rows of a payload are: "" one a token, an axis, or "*<id>" the members of Group <id>."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Buffer:
-    """A block of the worker's scratch: [rows of `space`, cols], at the offset that local `name` holds."""
-
-    name: str
-    cols: int
-    space: Space
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fold:
@@ -92,6 +80,9 @@ class Firing:
         """Value from outside -> the input port that it arrives at."""
         self.values: dict[Ref | tuple[str, int, int], Buffer] = {}
         self.buffers = 0
+        self.made: dict[str, Buffer] = {}
+        self.packed: dict[Buffer, Buffer] = {}
+        """Some columns of a buffer -> a buffer of their own, for kernels that want one."""
         self.spaces: dict[Space, str] = {}
         self.joined = {n.id: c for n in segment.nodes for c in [self._concat_of(n)] if c is not None}
         """Linear node -> the Concat that it alone reads: its parts are multiplied one by one, and never joined."""
@@ -198,11 +189,46 @@ class Firing:
 
     def buffer(self, cols: int, space: Space) -> Buffer:
         self.space(space)
-        k = self.buffers
+        made = Buffer(f"b{self.buffers}", cols, space)
         self.buffers += 1
-        scratch = self.text.head("scratch", "I[SCRATCH0] + w * I[SCRATCH_STRIDE]")
-        index = self.shared.cells("buf", self.segment.id, self.direction, k, cols, space)
-        return Buffer(self.text.head(f"b{k}", f"{scratch} + I[{index}]"), cols, space)
+        self.made[made.name] = made
+        return made
+
+    def each(self, space: Space, cols: int, operands: Mapping[str, Buffer], results: Sequence[tuple[Buffer, str, int]]) -> None:
+        """Write a loop over the numbers of [rows of `space`, cols]. operands: name in texts -> where it is read.
+
+        results: (where a number goes, its text, whether it is added to what is there). A buffer of one column is one number a row.
+        """
+        names = {name: self.text.name("v") for name in operands}
+        steps: list[Step] = [Load(names[name], b) for name, b in operands.items()]
+        for target, text, more in results:
+            value = f"np.float32({renamed(text, names)})"
+            if more:
+                old = self.text.name("v")
+                steps.append(Load(old, target))
+                value = f"{old} + {value}"
+            made = self.text.name("v")
+            steps += [Value(made, value), Store(target, made)]
+        self.text.lines.append(Loop(self.text.depth, self.space(space), space, cols, steps))
+
+    def dense(self, value: Buffer) -> Buffer:
+        """Return the value in a buffer of its own width."""
+        if value.dense:
+            return value
+        if value not in self.packed:
+            self.packed[value] = packed = self.buffer(value.cols, value.space)
+            self.each(value.space, value.cols, {"x": value}, [(packed, "x", 0)])
+        return self.packed[value]
+
+    def render(self, name: str, about: str) -> str:
+        """Return the function's text: its loops fused, its buffers placed."""
+        lines, places = share(fuse(self.text.lines), self.made, 1 + self.direction)
+        if places:
+            scratch = self.text.head("scratch", "I[SCRATCH0] + w * I[SCRATCH_STRIDE]")
+            for k, (place, (cols, space)) in enumerate(places.items()):
+                index = self.shared.cells("buf", self.segment.id, self.direction, k, cols, space)
+                self.text.head(place, f"{scratch} + I[{index}]")
+        return self.text.render(name, about, lines)
 
     def ints(self, space: Space, name: str = "", extra: int = 0, times: int = 0) -> str:
         """Return a local with the place in I of a block of integers, one a row of `space` (none if it is "#") and `extra` more.
@@ -252,6 +278,10 @@ class Firing:
 
     def operand(self, node: AnyNode, port: int) -> Buffer:
         """Return the buffer with an input's payload."""
+        return self.dense(self.view(node, port))
+
+    def view(self, node: AnyNode, port: int) -> Buffer:
+        """Return an input's payload, which may be some columns of a buffer."""
         return self.value(self.source(node, port))
 
     def value(self, key: Ref | tuple[str, int, int]) -> Buffer:
@@ -264,13 +294,14 @@ class Firing:
         if value.space == space:
             return value
         assert not value.space, "only single rows are repeated"
+        value = self.dense(value)
         target = self.buffer(value.cols, space)
         self.text.line(f"expand(F, I, {target.name}, {value.name}, {self.table(space)}, n, {value.cols})")
         return target
 
-    def operands(self, node: AnyNode) -> list[Buffer]:
-        """Return the message operands, repeated over rows where another one has them."""
-        found = [self.operand(node, p) for p in range(len(node.inputs))]
+    def views(self, node: AnyNode) -> list[Buffer]:
+        """Return the message operands, repeated over rows where another one has them; each may be some columns of a buffer."""
+        found = [self.view(node, p) for p in range(len(node.inputs))]
         space = next((x.space for x in found if x.space), "")
         return [self.spread(x, space) for x in found]
 
@@ -285,11 +316,24 @@ class Firing:
         kind = self.graph.type_of(node.inputs[port])
         space = self.space_of_type(kind, node)
         target = self.buffer(kind.cols, space)
-        with self.tokens() as state:
+        with self.moving(target) as state:
             place = self.routes.locate(node.inputs[port], state)
             self.shared.read.add(place.key)
             self.copy_in(target, self.routes.address(place))
         return target
+
+    @contextmanager
+    def moving(self, buffer: Buffer, out: bool = False, when: str = "") -> Iterator[State]:
+        """A loop over tokens that only copies rows between arenas and a buffer, so that a loop over its numbers can take them over."""
+        self.space(buffer.space)
+        start = len(self.text.lines)
+        with self.tokens() as state:
+            yield state
+        prelude, lines = self.states.prelude, self.text.lines[start:]
+        depth = self.text.depth
+        body = [Line(line.depth - depth - 1, line.text) for line in lines[1 + len(prelude) :]]
+        first, count = self.first(buffer.space), self.count(buffer.space)
+        self.text.lines[start:] = [Move(depth, buffer, [line.text for line in prelude], body, out, first, count, when)]
 
     def space_of_type(self, kind: Type, node: AnyNode) -> Space:
         assert kind.rows != "*", "members of a Group are reduced where they are collected"
@@ -301,7 +345,7 @@ class Firing:
         self.text.line(f"copy(F, {to}, F, {address}, {self.size(target)})")
 
     def copy_out(self, value: Buffer, address: str) -> None:
-        """Within a loop over tokens: copy token i's rows from a buffer into the arena."""
+        """Within a loop over tokens: copy token i's rows from a buffer (not from some of its columns) into the arena."""
         frm = f"{value.name} + {self.first(value.space)} * {value.cols}"
         self.text.line(f"copy(F, {address}, F, {frm}, {self.size(value)})")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from ampc.codegen import families, measures
 from ampc.codegen import forward_layers as layers
 from ampc.codegen import forward_rows as rows
-from ampc.codegen.firing import Buffer, Firing
+from ampc.codegen.firing import Firing
+from ampc.codegen.loops import Buffer
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Split
 from ampc.ir.ops import OPS
 from ampc.ir.scope import chain
@@ -70,25 +72,13 @@ def constants(f: Firing, node: NPT | PPT, text: str) -> str:
     return re.sub(r"\b([ac])_(\w+)", local, text)
 
 
-def scalar_loop(f: Firing, count: str, cols: int, operands: list[Buffer]) -> tuple[str, dict[str, str]]:
-    """Return the head of a loop over all numbers, and the index text of each operand (by buffer name); `j` is the number's index."""
-    if all(x.cols == cols for x in operands):
-        return f"for j in range({count} * {cols}):", {x.name: "j" for x in operands}
-    return f"for j in range({count} * {cols}):", {x.name: "j" if x.cols == cols else f"j // {cols}" for x in operands}
-
-
 def _elementwise(f: Firing, node: NPT | PPT) -> Buffer:
     assert isinstance(node, NPT)
     op = OPS[node.op]
     assert op.expr is not None, f"`{node.op}` has no kernel text"
-    xs = f.operands(node)
-    cols = node.outputs[0].cols
-    y = f.buffer(cols, xs[0].space)
-    opening, index = scalar_loop(f, f.space(y.space), cols, xs)
-    with f.text.block(opening):
-        for k, x in enumerate(xs):
-            f.text.line(f"x{k} = at(F, {x.name} + {index[x.name]})")
-        f.text.line(f"put(F, {y.name} + j, np.float32({constants(f, node, op.expr)}))")
+    xs = f.views(node)
+    y = f.buffer(node.outputs[0].cols, xs[0].space)
+    f.each(y.space, y.cols, {f"x{k}": x for k, x in enumerate(xs)}, [(y, constants(f, node, op.expr), 0)])
     return y
 
 
@@ -108,21 +98,15 @@ def _concat(f: Firing, node: Concat) -> Buffer:
 
 
 def _split(f: Firing, node: Split) -> list[Buffer]:
-    x = f.operand(node, 0)
-    parts, start = [], 0
-    for kind in node.outputs:
-        y = f.buffer(kind.cols, x.space)
-        f.text.line(f"put_columns(F, {y.name}, {y.cols}, 0, {x.name}, {x.cols}, {start}, {f.space(x.space)}, {y.cols})")
-        parts.append(y)
-        start += kind.cols
-    return parts
+    x = f.view(node, 0)
+    starts = itertools.accumulate((kind.cols for kind in node.outputs), initial=0)
+    return [x.columns(start, kind.cols) for start, kind in zip(starts, node.outputs, strict=False)]
 
 
 def _columns(f: Firing, node: NPT) -> Buffer:
-    x = f.operand(node, 0)
-    y = f.buffer(node.outputs[0].cols, x.space)
-    f.text.line(f"put_columns(F, {y.name}, {y.cols}, 0, {x.name}, {x.cols}, {node.attrs['start']}, {f.space(x.space)}, {y.cols})")
-    return y
+    start = node.attrs["start"]
+    assert isinstance(start, int)
+    return f.view(node, 0).columns(start, node.outputs[0].cols)
 
 
 def _pad(f: Firing, node: NPT) -> Buffer:
@@ -134,7 +118,7 @@ def _pad(f: Firing, node: NPT) -> Buffer:
 
 
 def _same(f: Firing, node: NPT) -> Buffer:
-    return f.operand(node, 0)
+    return f.view(node, 0)
 
 
 # --------------------------------------------------------------------------------------------------- sources
@@ -194,7 +178,7 @@ def column_scale(node: NPT, x: Buffer) -> str:
 
 
 def _dot(f: Firing, node: NPT) -> Buffer:
-    a, b = f.operands(node)
+    a, b = (f.dense(x) for x in f.views(node))
     y = f.buffer(1, a.space)
     f.text.line(f"dot(F, {y.name}, {a.name}, {b.name}, {f.space(a.space)}, {a.cols})")
     return y
@@ -230,15 +214,12 @@ LOGIC = {"not": "x0 == F0", "both": "x0 != F0 and x1 != F0", "either": "x0 != F0
 
 
 def _truth(f: Firing, node: NPT) -> Buffer:
-    xs = f.operands(node)
+    xs = f.views(node)
     y = f.buffer(1, xs[0].space)
     text = {**COMPARE, **THRESHOLD, **LOGIC}[node.op]
     if node.op in THRESHOLD:
         text = text.replace("limit", f.text.head(f"k{node.id}_threshold", f"np.float32({float(node.attrs['threshold'])!r})"))  # type: ignore[arg-type]
-    with f.text.block(f"for j in range({f.space(y.space)}):"):
-        for k, x in enumerate(xs):
-            f.text.line(f"x{k} = at(F, {x.name} + j)")
-        f.text.line(f"put(F, {y.name} + j, F1 if {text} else F0)")
+    f.each(y.space, 1, {f"x{k}": x for k, x in enumerate(xs)}, [(y, f"F1 if {text} else F0", 0)])
     return y
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ampc.codegen.firing import Buffer, Firing, Fold
+from ampc.codegen.firing import Firing, Fold
+from ampc.codegen.loops import Buffer
 from ampc.ir.nodes import PPT, Concat
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ampc.codegen.firing import Buffer, Firing, Space
+from ampc.codegen.firing import Firing
+from ampc.codegen.loops import Buffer, Space
 from ampc.ir.nodes import NPT, Group
 
 

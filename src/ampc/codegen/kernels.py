@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ampc.codegen import backward, forward
 from ampc.codegen.backward import Backward
@@ -21,7 +21,7 @@ from ampc.codegen.text import ARGUMENTS
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Group, Ref, Type
 
-GENERATOR = 1
+GENERATOR = 2
 """Version of the text that this module writes; part of the name under which compiled kernels are kept."""
 
 HEADER = '''"""Kernels of model {name}, written by ampc {version}; for people to read, a run writes its own.
@@ -75,7 +75,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
-NATIVE = "F0 F1 F2 FH at copy erf exp log put sigmoid softplus sqrt tanh unsigned".split()
+NATIVE = "F0 F1 F2 FH at copy erf exp load log put save sigmoid softplus sqrt tanh unsigned".split()
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
 KERNELS = {
     "losses": (
@@ -170,7 +170,7 @@ def _forward(shared: Shared, segment: Segment) -> str:
     _keep(f)
     _count_layers(f)
     _send(f)
-    return f.text.render(f"fwd_{segment.id}", _about(segment, "Forward"))
+    return f.render(f"fwd_{segment.id}", _about(segment, "Forward"))
 
 
 def _keep(f: Firing) -> None:
@@ -181,15 +181,9 @@ def _keep(f: Firing) -> None:
         if not refs or f.segment.id == 0:
             continue
         for ref in refs:
-            f.space(f.values[ref].space)
-        if when:
-            f.text.line(when)
-            f.text.depth += 1
-        with f.tokens() as state:
-            for ref in refs:
-                f.copy_out(f.values[ref], f.routes.address(Place(("v", *ref), ref, state)))
-        if when:
-            f.text.depth -= 1
+            value = f.dense(f.values[ref])
+            with f.moving(value, out=True, when=when) as state:
+                f.copy_out(value, f.routes.address(Place(("v", *ref), ref, state)))
 
 
 def _count_layers(f: Firing) -> None:
@@ -206,16 +200,13 @@ def _send(f: Firing) -> None:
     pending = f.text.cell("pending", "pending", segment.id)
     counts = f.text.head("counts", "I[COUNT0]")
     stride = f.text.head("count_stride", "I[COUNT_STRIDE]")
-    for node in segment.nodes:
-        for port in range(len(node.outputs)):
-            if (node.id, port) in f.values:
-                f.space(f.values[(node.id, port)].space)
+    entered = {ref: phi for ref in list(f.values) if len(ref) == 2 for phi in [_enter(f, ref)] if phi is not None}
     with f.tokens() as state:
         f.text.line("k = 0")
         for node in segment.nodes:
             for port in range(len(node.outputs)):
                 trees = f.routes.tree((node.id, port), state)
-                _emit(f, (node.id, port), trees, "")
+                _emit(f, (node.id, port), trees, "", entered.get((node.id, port), -1))
         f.text.line(f"put(I, {counts} + slot * {stride} + {pending} + idx, k)")
         with f.text.block("if k == 0:"):
             f.text.line(f"ready(I, w, {2 * segment.id + 1}, slot, idx)")
@@ -233,7 +224,29 @@ def _useful(f: Firing, tree: Tree) -> bool:
             return any(_useful(f, t) for t in then)
 
 
-def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str) -> None:
+def _enter(f: Firing, ref: Ref) -> int | None:
+    """Copy an output into the first Phi that it surely goes to, whatever the state; return that Phi."""
+    value = f.values[ref] = f.dense(f.values[ref])
+    with f.moving(value, out=True) as state:
+        joins = [j for j in _sure(f, f.routes.tree(ref, state)) if ("phi", j.phi) in f.shared.read]
+        if joins:
+            f.copy_out(value, f.routes.address(f.routes.phi_place(joins[0].phi, joins[0].state)))
+    if joins:
+        return joins[0].phi
+    f.text.lines.pop()
+    return None
+
+
+def _sure(f: Firing, trees: tuple[Tree, ...]) -> Iterator[Join]:
+    for tree in trees:
+        if isinstance(tree, Join):
+            yield tree
+        if isinstance(tree, Join | Exit):
+            yield from _sure(f, tree.then)
+
+
+def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str, entered: int = -1) -> None:
+    """Write what is sent along the routes of an output; its payload lies in the Phi `entered` already."""
     for tree in trees:
         if not _useful(f, tree):
             continue
@@ -241,7 +254,7 @@ def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str) -> None:
             case Leaf(port=port, state=state):
                 _emit_leaf(f, port, state)
             case Join(phi=phi, state=state, then=then):
-                if ("phi", phi) in f.shared.read and ref in f.values:
+                if ("phi", phi) in f.shared.read and ref in f.values and phi != entered:
                     place = f.routes.address(f.routes.phi_place(phi, state))
                     value = f.values[ref]
                     if row:
@@ -249,19 +262,19 @@ def _emit(f: Firing, ref: Ref, trees: tuple[Tree, ...], row: str) -> None:
                         f.text.line(f"copy(F, {place}, F, {frm}, {value.cols})")
                     else:
                         f.copy_out(value, place)
-                _emit(f, ref, then, row)
+                _emit(f, ref, then, row, entered)
             case Choice(tests=tests, ways=ways):
                 for i, way in enumerate(ways):
                     with f.text.block(_opening(i, tests)):
-                        _emit(f, ref, way, row)
+                        _emit(f, ref, way, row, entered)
             case Exit(isu=isu, state=state, turns=turns, then=then):
                 f.text.line(f"put(F, {f.routes.address(f.routes.turns_place(isu, state))}, np.float32({turns}))")
-                _emit(f, ref, then, row)
+                _emit(f, ref, then, row, entered)
             case Many(opening=opening, lines=lines, then=then, row=own):
                 with f.text.block(opening):
                     for line in lines:
                         f.text.line(line)
-                    _emit(f, ref, then, own or row)
+                    _emit(f, ref, then, own or row, entered)
 
 
 def _opening(i: int, tests: tuple[str, ...]) -> str:
@@ -305,7 +318,7 @@ def _backward(shared: Shared, segment: Segment) -> str:
         f.text.line("pass")
     f.text.depth -= 1
     _answer(f)
-    return f.text.render(f"bwd_{segment.id}", _about(segment, "Backward"))
+    return f.render(f"bwd_{segment.id}", _about(segment, "Backward"))
 
 
 def _collect(f: Backward, ref: Ref) -> None:
@@ -318,7 +331,7 @@ def _collect(f: Backward, ref: Ref) -> None:
         return
     target = f.buffer(kind.cols, space)
     f.gradients[ref] = target
-    with f.tokens() as state:
+    with f.moving(target) as state:
         to = f"{target.name} + {f.first(space)} * {target.cols}"
         _gather(f, f.routes.tree(ref, state), to, f.size(target), kind, "")
 
@@ -371,12 +384,14 @@ def _give(f: Backward) -> None:
             continue
         g = f.gradients.get(("in", node_id, port))
         kind = f.kind(node, port)
-        f.space(kind.rows)
-        with f.tokens() as state:
-            to = f.routes.address(f.routes.gradient_place((node_id, port), state))
-            if g is not None:
-                f.copy_out(g, to)
-            else:
+        if g is not None:
+            g = f.dense(g)
+            with f.moving(g, out=True) as state:
+                f.copy_out(g, f.routes.address(f.routes.gradient_place((node_id, port), state)))
+        else:
+            f.space(kind.rows)
+            with f.tokens() as state:
+                to = f.routes.address(f.routes.gradient_place((node_id, port), state))
                 f.text.line(f"zero(F, {to}, {f.count(kind.rows)} * {kind.cols})")
     for node in f.segment.groups:
         if node.inputs[0] in f.plan.needs_gradient and (node.id, 0) not in f.gradients:

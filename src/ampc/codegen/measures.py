@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ampc.codegen.firing import Buffer, Firing
+from ampc.codegen.firing import Firing
+from ampc.codegen.loops import Buffer
 from ampc.codegen.states import State
 from ampc.ir.nodes import Coord, Loss, Metric, Output, Region
 from ampc.ir.scope import chain

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ampc.codegen.text import Text
+from ampc.codegen.text import Line, Text
 from ampc.ir.graph import FieldDecl, Graph
 from ampc.ir.nodes import Coord, FieldRef, Index, Region, Through
 from ampc.ir.scope import chain, declaration
@@ -43,6 +43,8 @@ class States:
         self.axis_number = {a.name: k for k, a in enumerate(graph.axes)}
         self.axis_parent = {a.name: a.parent for a in graph.axes}
         self._prelude: dict[str, str] = {}
+        self.prelude: list[Line] = []
+        """The lines with which the last loop over tokens began."""
 
     @contextmanager
     def tokens(self, region: int) -> Iterator[State]:
@@ -56,11 +58,11 @@ class States:
             t.line(f"inst = at(I, {block} + 2 * cap + i)")
             t.line(f"base = at(I, {block} + 3 * cap + i)")
             mark, self._prelude = len(t.lines), {}
-            t.line("")
-            yield self._decode(region, mark)
-            t.lines[mark : mark + 1] = ["    " * t.depth + f"{k} = {v}" for k, v in self._prelude.items()]
+            yield self._decode(region)
+            t.lines[mark:mark] = [Line(t.depth, f"{k} = {v}") for k, v in self._prelude.items()]
+            self.prelude = t.lines[mark - 4 : mark + len(self._prelude)]
 
-    def _decode(self, region: int, mark: int) -> State:
+    def _decode(self, region: int) -> State:
         regions = chain(self.graph, region)
         coords: dict[int, str] = {}
         rest = "idx"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ampc.codegen.layout import Cells
 
@@ -11,18 +13,30 @@ ARGUMENTS = "F, I, D, XF, XI, O, w, n"
 """float32, int64 and float64 memory; the data's floats and integers; outputs; worker; tokens taken."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    depth: int
+    text: str
+
+    def __str__(self) -> str:
+        return "    " * self.depth + self.text
+
+
 class Text:
-    """A function in the making. `cell` returns a local name for a table cell; the loads come out at the head."""
+    """A function in the making. `cell` returns a local name for a table cell; the loads come out at the head.
+
+    Its statements are lines, or what `loops` makes lines of.
+    """
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
         self.heads: dict[str, str] = {}
-        self.lines: list[str] = []
+        self.lines: list[Any] = []
         self.depth = 1
         self.fresh = 0
 
     def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
+        self.lines.append(Line(self.depth, text))
 
     def head(self, name: str, value: str) -> str:
         """Define local `name` at the head of the function, once; return the name."""
@@ -48,7 +62,11 @@ class Text:
             self.line("pass")
         self.depth -= 1
 
-    def render(self, name: str, about: str) -> str:
+    def render(self, name: str, about: str, lines: Sequence[Line]) -> str:
         heads = [f"    {k} = {v}" for k, v in self.heads.items()]
-        body = self.lines or ["    pass"]
-        return "\n".join([f"def {name}({ARGUMENTS}):", f'    """{about}"""', *heads, *body]) + "\n"
+        body: list[str] = []
+        for line, after in zip(lines, [*lines[1:], Line(0, "")], strict=True):
+            body.append(str(line))
+            if line.text.endswith(":") and after.depth <= line.depth:
+                body.append(str(Line(line.depth + 1, "pass")))
+        return "\n".join([f"def {name}({ARGUMENTS}):", f'    """{about}"""', *heads, *(body or ["    pass"])]) + "\n"

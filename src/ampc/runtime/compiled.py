@@ -65,6 +65,43 @@ def put(typingctx, array, index, value):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+def _apart(module: Any, instruction: Any, number: int) -> None:
+    """Tell LLVM that an access touches nothing that accesses of other numbers in the same 32 touch, so that it need not test for overlap."""
+    made = module.__dict__.setdefault("ampc_scopes", {})
+    group, member = divmod(number, 32)
+    if group not in made:
+        domain = module.add_metadata([ir.MetaDataString(module, f"loop {group}")])
+        scopes = [module.add_metadata([ir.MetaDataString(module, f"{k}"), domain]) for k in range(32)]
+        lists = [module.add_metadata([s]) for s in scopes]
+        others = [module.add_metadata([s for s in scopes if s is not own]) for own in scopes]
+        made[group] = list(zip(lists, others, strict=True))
+    own, others = made[group][member]
+    instruction.set_metadata("alias.scope", own)
+    instruction.set_metadata("noalias", others)
+
+@intrinsic(prefer_literal=True)
+def load(typingctx, array, index, number):  # type: ignore[no-untyped-def]
+    """`array[index]`, of a piece of memory that the loop knows by a constant `number`: see `_apart`."""
+    signature = array.dtype(array, types.intp, number)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        value = builder.load(_element(builder, args[0], args[1]))
+        _apart(builder.module, value, sig.args[2].literal_value)
+        return value
+
+    return signature, codegen
+
+@intrinsic(prefer_literal=True)
+def save(typingctx, array, index, value, number):  # type: ignore[no-untyped-def]
+    """`array[index] = value`, of a piece of memory that the loop knows by a constant `number`: see `_apart`."""
+    signature = types.void(array, types.intp, array.dtype, number)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        _apart(builder.module, builder.store(args[2], _element(builder, args[0], args[1])), sig.args[3].literal_value)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
 @intrinsic
 def load_acquire(typingctx, array, index):  # type: ignore[no-untyped-def]
     """Atomic load of int64 `array[index]` with acquire order."""

@@ -39,6 +39,12 @@ def at(array: Any, index: Any) -> Any:
 def put(array: Any, index: Any, value: Any) -> None:
     array[index] = value
 
+def load(array: Any, index: Any, number: int) -> Any:
+    return array[index]
+
+def save(array: Any, index: Any, value: Any, number: int) -> None:
+    array[index] = value
+
 def load_acquire(array: Any, index: Any) -> Any:
     return array[index]
 
