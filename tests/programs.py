@@ -158,6 +158,15 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
         WORDS, "e = Embedding(4, 2)\nv = tanh(e(letter))\neach i in word:\n    s = sum(char, v[next])\n    loop c in reversed(char) carry s:\n        s = tanh(s + v[c] - v[next[c]])\n        output s\n    each c in char:\n"
         "        q = v[next[c]] * v[c]\n    loss squared(sum(s + max(char, q)), t[i])",
     ),
+    "places_and_turns": (
+        FLAT, "a = Linear(3, 3)\nh = zeros(3)\nloop t in reversed(token) carry h:\n    h = tanh(a(h * cos(0.3 * number(t))) + x[t])\n    loop i in range(3) carry h:\n        h = h + 0.1 * number(i) * number(t) * a(h)\n"
+        "each t in token:\n    p = x[t] * sin(number(t)) + number(t)\ng = a(z)\nloop i while sum(g) + number(i) < 3 at most 4 carry g:\n    g = g + number(i) * 0.2\nloss squared(sum(h) + sum(sum(token, p)) + sum(g), y)",
+    ),
+    "places_of_children": (
+        WORDS, "e = Embedding(4, 2)\nv = e(letter)\neach i in word:\n    s = zeros(2)\n    loop c in char carry s:\n        s = tanh(s + v[c] * number(c) + 0.1 * number(i))\n    each c in char:\n        q = v[c] * (1 + number(c))\n"
+        "    loop k in range(2) carry s:\n        s = s + sum(char, v * number(i) * number(k))\n    loss squared(sum(s + max(char, q)), t[i])",
+    ),
+    "places_in_a_visit": (TREE, "a = Linear(3, 3)\nvisit n in node after kid[n] carry h:\n    h = tanh(a(x[n]) * (0.5 + number(n)) + sum(child, h[kid] * number(n)))\nloss squared(sum(sum(node, h)), y)"),
     "index_field_in_a_loop": (WORDS, "e = Embedding(4, 2)\nv = e(letter)\nh = zeros(2)\nloop c in char carry h:\n    h = tanh(h + v[c] - v[next[c]])\nloss squared(sum(h), y)"),
 }
 

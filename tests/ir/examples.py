@@ -126,7 +126,7 @@ def sources() -> list[Example]:
 
 
 EXAMPLES: list[Example] = [
-    *(unary(n) for n in ("neg", "relu", "sigmoid", "tanh", "exp", "abs", "square", "softplus", "elu", "gelu", "silu", "sign", "reciprocal")),
+    *(unary(n) for n in ("neg", "relu", "sigmoid", "tanh", "sin", "cos", "exp", "abs", "square", "softplus", "elu", "gelu", "silu", "sign", "reciprocal")),
     unary("stop_gradient"), unary("log", 0.1), unary("sqrt", 0.1), unary("leaky_relu", slope=0.1), unary("affine", scale=-2.0, shift=0.5),
     unary("power", exponent=3), unary("power", 0.1, exponent=0.5), unary("power", 0.1, exponent=-1.0),
     Example("clip", [numbers(4, 3, 1)], (A,), A, attrs={"low": -0.5, "high": 0.7}),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 FUNCTIONS = {
-    "exp": math.exp, "log": math.log, "sqrt": math.sqrt, "tanh": math.tanh, "erf": math.erf, "pow": math.pow, "max": max, "min": min, "abs": abs,
+    "exp": math.exp, "sin": math.sin, "cos": math.cos, "log": math.log, "sqrt": math.sqrt, "tanh": math.tanh, "erf": math.erf, "pow": math.pow, "max": max, "min": min, "abs": abs,
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x)),
     "softplus": lambda x: max(x, 0.0) + math.log1p(math.exp(-abs(x))),
 }

@@ -118,7 +118,33 @@ def test_each_rule_catches_its_mistake(code, old, new, message):
 def test_every_rule_has_a_mistake_above_and_every_code_an_explanation():
     assert {c[0] for c in CHANGES} == {f"AMP3{i:02}" for i in range(15)}
     assert {c[0] for c in CHANGES} <= set(CODES)
-    assert len(RULES) == 14
+    assert len(RULES) == 15
+
+
+ARGMAX = """%11 = bcast(%10) : [4], [4] in 0
+%12 = ppt linear(%11) layer head : [3] in 0
+%13 = npt argmax(%11:1) : int [1] in 0
+%14 = loss cross_entropy(%12, %13) in 0
+"""
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("field symbol: int[token] below 5", "field symbol: int[token]", "`lookup` of `symbol`, which may be any integer, needs a bound: there are 5 rows in the table"),
+    ("field label: int below 3", "field label: int", "`cross_entropy` of `label`, which may be any integer, needs a bound: there are 3 columns"),
+    ("field label: int below 3", "field label: int below 4", "`cross_entropy` of `label`, an int below 4, needs as many columns, got 3"),
+    ("cross_entropy(%11, label)", "cross_entropy(%12, %13)", "the integer may be 3, and there are 3 columns of what `cross_entropy` judges"),
+    ("cross_entropy(%11, label)", "cross_entropy(%11, link.position)", "field `link.position` does not exist"),
+    ("cross_entropy(%11, label)", "cross_entropy(%11, loop.turn)", "a turn is that of a loop"),
+    ("cross_entropy(%11, label)", "cross_entropy(%11, loop.turn[@1])", "region 1 is not around region 0"),
+    ("lookup(%6, symbol[@1])", "lookup(%6, token.position[@1])", "`lookup` of `token.position`, which may be any integer, needs a bound"),
+])
+def test_integers_that_pick_stay_within_what_they_pick_from(old, new, message):
+    text = BASE.replace(old, new, 1)
+    if "%13" in new:
+        text = BASE.split("%11 =")[0] + ARGMAX
+    with pytest.raises(AmpError) as caught:
+        verify(from_text(text))
+    assert caught.value.diagnostics[0].message.partition(": ")[2].startswith(message)
 
 
 def test_a_diagnostic_points_at_the_source():

@@ -83,7 +83,7 @@ def total(f: Callable[..., Tensor]) -> Counterpart:
 
 
 COUNTERPARTS: dict[str, Counterpart] = {
-    **{n: one(getattr(torch, n)) for n in ("neg", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs", "square", "sign", "reciprocal")},
+    **{n: one(getattr(torch, n)) for n in ("neg", "relu", "sigmoid", "tanh", "sin", "cos", "exp", "log", "sqrt", "abs", "square", "sign", "reciprocal")},
     **{n: one(getattr(F, n)) for n in ("softplus", "elu", "gelu", "silu")},
     "stop_gradient": one(lambda x: x.detach()),
     "identity": one(lambda x: x + 0),

@@ -79,12 +79,27 @@ def test_all_shape_mistakes_come_in_one_run_with_their_places() -> None:
         ("AMP262", "model.amp:11:26", "`step` takes 6 columns, got [7]"),
         ("AMP279", "model.amp:14:27", "`h` enters the loop as [4] and ends a turn as [8]"),
         ("AMP260", "model.amp:16:9", "`+` needs operands of equal shape, or one of a single column or row, got [8] and [5]"),
-        ("AMP263", "model.amp:17:10", "`cross_entropy` of `label`, an int below 4, needs as many columns, got [3]"),
+        ("AMP263", "model.amp:17:10", "`cross_entropy` of `label`, an int below 4, needs as many columns, got 3"),
     ]
     assert [(str(label.span), label.text) for label in found[0].secondary] == [
         ("model.amp:7:5", "`step` is declared here, for 6 columns"), ("model.amp:15:13", "in this call of `cell`"),
     ]
     assert [(str(label.span), label.text) for label in found[1].secondary] == [("model.amp:13:5", "[4] before the loop"), ("model.amp:15:9", "[8] in the loop")]
+
+
+@pytest.mark.parametrize(("body", "message"), [
+    ("loss cross_entropy(h, free)", "`cross_entropy` of `free`, which may be any integer, needs a bound: there are 3 columns"),
+    ("loss squared(sum(one_hot(free, 3)), y)", "`one_hot` of `free`, which may be any integer, needs a bound: there are 3 columns"),
+    ("loss squared(sum(one_hot(argmax(z), 3)), y)", "the integer may be 4, and there are 3 columns of `one_hot`"),
+    ("loss squared(sum(e(argmax(z))), y)", "the integer may be 4, and there are 3 rows of `e`"),
+    ("i = argmax(z)\n    loop t in range(2) carry i:\n        i = argmax([h, h])\n    loss squared(sum(e(i)), y)", "the integer may be 5, and there are 3 rows of `e`"),
+    ("loss cross_entropy(h, argmax(z))", "the integer may be 4, and there are 3 columns of what `cross_entropy` judges"),
+])
+def test_integers_that_pick_stay_within_what_they_pick_from(body: str, message: str) -> None:
+    program = f"model m():\n    instance:\n        z: float[5]\n        free: int\n        y: float\n    e = Embedding(3, 2)\n    a = Linear(5, 3)\n    h = a(z)\n    {body}\n"
+    (d,) = mistakes(program, checked=True)
+    assert d.message == message and d.primary is not None
+    assert not mistakes(program.replace("int\n", "int < 3\n").replace("3, 2)", "10, 2)").replace("Linear(5, 3)", "Linear(5, 5)").replace("free, 3", "free, 6").replace("(z), 3", "(z), 6"))
 
 
 def test_mistake_in_a_function_names_all_calls_on_the_way() -> None:

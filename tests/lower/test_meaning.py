@@ -92,6 +92,38 @@ def test_while_loop_takes_the_turns_that_its_condition_asks_for() -> None:
     assert len(turns) > 1
 
 
+def test_places_and_turns_are_counted_from_0() -> None:
+    _, p, instances, found = losses("places_and_turns")
+    for instance, loss in zip(instances, found, strict=True):
+        x = instance.fields["x"]
+        h, g = np.zeros(3), linear(p, "a", instance.fields["z"][0])
+        for t in reversed(range(len(x))):
+            h = np.tanh(linear(p, "a", h * np.cos(0.3 * t)) + x[t])
+            for i in range(3):
+                h = h + 0.1 * i * t * linear(p, "a", h)
+        place = sum((x[t] * np.sin(t) + t for t in range(len(x))), np.zeros(3))
+        for i in range(4):
+            if not g.sum() + i < 3:
+                break
+            g = g + 0.2 * i
+        assert loss == pytest.approx((h.sum() + place.sum() + g.sum() - instance.fields["y"][0, 0]) ** 2)
+
+
+def test_places_of_children_are_counted_within_their_parent() -> None:
+    _, p, instances, found = losses("places_of_children")
+    for instance, loss in zip(instances, found, strict=True):
+        starts, total = instance.starts["char"], 0.0
+        for i, t in enumerate(instance.fields["t"][:, 0]):
+            v = p["e.table"][instance.fields["letter"][starts[i] : starts[i + 1]]]
+            s = np.zeros(2)
+            for c, row in enumerate(v):
+                s = np.tanh(s + row * c + 0.1 * i)
+            s = s + v.sum(axis=0) * i
+            q = [row * (1 + c) for c, row in enumerate(v)]
+            total += ((s + (np.max(q, axis=0) if q else 0)).sum() - t) ** 2
+        assert loss == pytest.approx(total)
+
+
 def test_branch_on_a_computed_integer_takes_the_expert_that_it_names() -> None:
     _, p, instances, found = losses("branch_on_argmax")
     for instance, loss in zip(instances, found, strict=True):

@@ -388,8 +388,11 @@ class Firing:
         target = self.buffer(cols, space)
         whole = self.states.declared(ref.field).kind == "float"
         with self.tokens() as state:
-            field, flat = self.states.field(ref.field), self.states.flat(ref, state)
             to = f"{target.name} + {self.first(space)} * {cols}"
+            if not whole and not space:
+                self.text.line(f"put(F, {to}, np.float32({self.states.integer(ref, state)}))")
+                return target
+            field, flat = self.states.field(ref.field), self.states.flat(ref, state)
             if whole:
                 value = f"copy(F, {to}, XF, {field} + ({flat}) * {cols}, {self.size(target)})"
                 if ref.at is not None and self.states.may_be_none(ref.at):
@@ -399,8 +402,6 @@ class Firing:
                         self.text.line(f"zero(F, {to}, {self.size(target)})")
                 else:
                     self.text.line(value)
-            elif not space:
-                self.text.line(f"put(F, {to}, np.float32({self.states.integer(ref, state)}))")
             else:
                 with self.text.block(f"for r in range({self.count(space)}):"):
                     self.text.line(f"put(F, {to} + r, np.float32(at(XI, {field} + {flat} + r)))")

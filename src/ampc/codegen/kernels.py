@@ -75,7 +75,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
-NATIVE = "F0 F1 F2 FH at copy erf exp load log put save sigmoid softplus sqrt tanh unsigned".split()
+NATIVE = "F0 F1 F2 FH at copy cos erf exp load log put save sigmoid sin softplus sqrt tanh unsigned".split()
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
 KERNELS = {
     "losses": (

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from ampc.codegen.text import Line, Text
 from ampc.ir.graph import FieldDecl, Graph
 from ampc.ir.nodes import Coord, FieldRef, Index, Region, Through
-from ampc.ir.scope import chain, declaration
+from ampc.ir.scope import TURN_FIELD, chain, declaration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,6 +200,9 @@ class States:
 
     def integer(self, ref: FieldRef, state: State) -> str:
         """What a test sees of a field at one element: an integer's value, 0 for a float that is there, -1 for none."""
+        if ref.field == TURN_FIELD:
+            assert isinstance(ref.at, Coord)
+            return self.position(ref.at, state)
         decl = self.declared(ref.field)
         flat = self.flat(ref, state)
         if decl.kind == "float":

@@ -123,10 +123,10 @@ class Calls:
                 self.out.report("AMP215", f"`{e.id}` is {NOUN[found.kind]}, not a value", e.span, also=declared, help=f"apply it: `{e.id}(x)`")
             case "element":
                 axis = f"`{found.axis}`" if found.axis != "?" else "an axis"
-                help_ = f"use it as an index: `h[{e.id}]` for a value or field over {axis}"
+                help_ = f"use it as an index: `h[{e.id}]` for a value or field over {axis}; `number({e.id})` is its place, from 0"
                 self.out.report("AMP215", f"`{e.id}` is an element of {axis}, not a value", e.span, also=declared, help=help_)
             case "turn":
-                help_ = "carry a value that counts: `carry n` with `n = n + 1`"
+                help_ = f"`number({e.id})` is 0 in the first turn, then 1, 2, ..."
                 self.out.report("AMP215", f"`{e.id}` counts turns and can't be computed with", e.span, also=declared, help=help_)
             case "member":
                 help_ = f"it picks a member of a family: `layer[{e.id}](x)`"
@@ -424,7 +424,9 @@ class Calls:
             n = len(known.operands)
             usage = f"`{known.usage}`" + (f" or `{known.name}(axis, {known.operands[0].name})`" if known.over_axis else "")
             self.out.report("AMP213", f"`{known.name}` takes {n} operand{'s' * (n != 1)}, got {len(args)}", e.span, help=f"write {usage}")
-        self.operands(known, args, scope)
+        counted = scope.find(args[0].id) if known.name == "number" and len(args) == 1 and isinstance(args[0], ast.Name) else None
+        if counted is None or counted.kind not in ("element", "turn"):  # their places, counted from 0, are numbers
+            self.operands(known, args, scope)
         self.options(known, e.keywords, scope)
 
     def operands(self, known: Callable, args: list[ast.Expr], scope: Scope) -> None:

@@ -122,7 +122,7 @@ class Statements:
             help_ = (
                 "put it into `each e in axis:`"
                 if block is None or block.form != "loop"
-                else "`carry` the value through the loop, or put it into an `each`"
+                else "`carry` the value through the loop; a `visit` along a chain of elements keeps one for each of them"
             )
             self.out.report("AMP227", f"`{sign}` gathers from the elements of an `each`", s.span, help=help_)
             list(scope.chain())[-1].names.setdefault(s.target.id, Binding(s.target.id, "broken", s.target.span))

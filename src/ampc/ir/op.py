@@ -51,6 +51,12 @@ class Segments:
         """int64 [rows]: the group of each row."""
         return np.repeat(np.arange(len(self.starts) - 1), self.lengths)
 
+    @property
+    def position(self) -> Array:
+        """int64 [rows]: the place of each row in its group."""
+        place: Array = np.arange(self.starts[-1]) - np.repeat(self.starts[:-1], self.lengths)
+        return place
+
 
 FieldValue = Array | RowIndex | Segments
 """float field: [n, columns]; int or flag: int64 [n]; index: `RowIndex`. An element's or an instance's field has n = 1."""
@@ -95,7 +101,7 @@ class Op:
 
     `messages` and `fields` are the least and the greatest number of operands of each kind. `expr` is over `x0`, `x1`, `a_<attr>`, `c_<constant>`;
     each of `grads` (one an operand) over these and `y`, `g`; both may use F0 F1 F2 FH (0, 1, 2, 1/2) and the functions
-    exp log sqrt sigmoid tanh softplus erf pow max min abs. An op without text has `expr` None. `finish` and `better` are for metrics.
+    sin cos exp log sqrt sigmoid tanh softplus erf pow max min abs. An op without text has `expr` None. `finish` and `better` are for metrics.
     """
 
     name: str

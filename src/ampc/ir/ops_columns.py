@@ -241,10 +241,21 @@ def integer_rows(op: str, types: Types, fields: Fields) -> str:
     return types[0].rows
 
 
+def want_bound(op: str, field: FieldDecl, most: int, what: str) -> None:
+    """Raise ShapeError unless a field's integers surely lie below `most`; `what` is counted by that."""
+    if field.kind == "index":
+        raise ShapeError(f"`{op}` needs an int or a flag, `{field.name}` holds positions on `{field.of}`")
+    below = 2 if field.kind == "flag" else field.below
+    if not below:
+        raise ShapeError(f"`{op}` of `{field.name}`, which may be any integer, needs a bound: there are {most} {what}")
+    if below > most:
+        raise ShapeError(f"`{op}` of `{field.name}`, an int below {below}, needs as many {what}, got {most}")
+
+
 def _one_hot_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
     rows = integer_rows("one_hot", types, fields)
-    if fields and fields[0].below > integer(attrs, "cols"):
-        raise ShapeError(f"`one_hot` of `{fields[0].name}` needs {fields[0].below} columns, got {attrs['cols']}")
+    if fields:
+        want_bound("one_hot", fields[0], integer(attrs, "cols"), "columns")
     return (Type(rows, integer(attrs, "cols")),)
 
 

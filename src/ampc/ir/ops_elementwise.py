@@ -92,6 +92,8 @@ UNARY = (
     _unary("relu", lambda x, a: np.maximum(x, 0), lambda x, y, g, a: np.where(y > 0, g, 0), "max(x0, F0)", "g if y > F0 else F0", "max(x, 0)"),
     _unary("sigmoid", lambda x, a: sigmoid(x), lambda x, y, g, a: g * y * (1 - y), "sigmoid(x0)", "g * y * (F1 - y)", "1 / (1 + exp(-x))"),
     _unary("tanh", lambda x, a: np.tanh(x), lambda x, y, g, a: g * (1 - y * y), "tanh(x0)", "g * (F1 - y * y)", "hyperbolic tangent"),
+    _unary("sin", lambda x, a: np.sin(x), lambda x, y, g, a: g * np.cos(x), "sin(x0)", "g * cos(x0)", "sine, in radians"),
+    _unary("cos", lambda x, a: np.cos(x), lambda x, y, g, a: -g * np.sin(x), "cos(x0)", "-g * sin(x0)", "cosine, in radians"),
     _unary("exp", lambda x, a: np.exp(x), lambda x, y, g, a: g * y, "exp(x0)", "g * y", "exponential"),
     _unary("log", lambda x, a: np.log(x), lambda x, y, g, a: g / x, "log(x0)", "g / x0", "natural logarithm; -inf at 0"),
     _unary("sqrt", lambda x, a: np.sqrt(x), _sqrt_grad, "sqrt(x0)", "g * FH / y if y > F0 else F0", "square root; its gradient at 0 is 0"),

@@ -12,7 +12,7 @@ import numpy as np
 from ampc.ir.graph import FieldDecl
 from ampc.ir.nodes import Type
 from ampc.ir.op import Array, AttrDecl, Attrs, FieldValue, Op, Params, Scope, ShapeError, Shapes, integer, no_bwd, number, shown, want_float
-from ampc.ir.ops_columns import integers, log_softmax, softmax
+from ampc.ir.ops_columns import integers, log_softmax, softmax, want_bound
 from ampc.ir.ops_elementwise import sigmoid
 
 Types = tuple[Type, ...]
@@ -42,8 +42,7 @@ def _label_rule(op: str) -> Callable[..., Types]:
         if fields:
             if fields[0].kind == "float":
                 raise ShapeError(f"`{op}` needs an int target, `{fields[0].name}` is a float field")
-            if fields[0].kind == "int" and fields[0].below > types[0].cols:
-                raise ShapeError(f"`{op}` of `{fields[0].name}`, an int below {fields[0].below}, needs as many columns, got {shown(types[0])}")
+            want_bound(op, fields[0], types[0].cols, "columns")
             _same_rows(op, types[0], fields[0].axis)
         elif not types[1].integer or types[1].cols != 1:
             raise ShapeError(f"`{op}` needs an int target, got {shown(types[1])}")

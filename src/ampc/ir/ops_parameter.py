@@ -10,7 +10,7 @@ import numpy as np
 from ampc.ir.graph import FieldDecl
 from ampc.ir.nodes import Type
 from ampc.ir.op import Array, AttrDecl, Attrs, FieldValue, Op, Params, Scope, ShapeError, Shapes, integer, number, shown, want_float
-from ampc.ir.ops_columns import integer_rows, integers
+from ampc.ir.ops_columns import integer_rows, integers, want_bound
 from ampc.ir.ops_rows import add_rows
 
 Types = tuple[Type, ...]
@@ -90,8 +90,8 @@ def _lookup_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, sco
     rows, table = integer_rows("lookup", types, fields), params["table"]
     if len(table) != 2:
         raise ShapeError(f"`lookup` needs a table of rows and columns, got {list(table)}")
-    if fields and fields[0].below > table[0]:
-        raise ShapeError(f"`lookup` of `{fields[0].name}`, an int below {fields[0].below}, needs as many rows in its table, got {table[0]}")
+    if fields:
+        want_bound("lookup", fields[0], table[0], "rows in the table")
     return (Type(rows, table[1]),)
 
 

@@ -39,7 +39,7 @@ from ampc.ir.nodes import (
     Ungroup,
     Within,
 )
-from ampc.ir.scope import chain, declaration
+from ampc.ir.scope import TURN_FIELD, chain, declaration
 
 Wrongs = Iterator[Diagnostic]
 
@@ -283,11 +283,13 @@ def check_field(graph: Graph, ref: FieldRef, region: int) -> str | None:
     if declared is None:
         return f"field `{ref.field}` does not exist"
     if ref.at is None:
-        return None
+        return "a turn is that of a loop" if ref.field == TURN_FIELD else None
     try:
         axis = index_axis(graph, ref.at, region)
     except ValueError as reason:
         return str(reason)
+    if ref.field == TURN_FIELD:
+        return None if isinstance(ref.at, Coord) and graph.regions[ref.at.region].form == "loop" else "a turn is that of a loop"
     return None if axis and axis == declared.axis else f"`{ref.field}` lies over `{declared.axis}`, read at a position on `{axis}`"
 
 

@@ -11,6 +11,12 @@ from ampc.ir.op import Scope
 PARENT_FIELD = ".parent"
 """`child.parent` is the implied index field of nested axis `child`: the element that each of its elements belongs to."""
 
+POSITION_FIELD = ".position"
+"""`token.position` is an implied int field: the place of each element among those of the instance, or of its parent, from 0."""
+
+TURN_FIELD = "loop.turn"
+"""`loop.turn[@2]` is an implied int, read at a loop alone: the turn that a state of that loop is at, from 0."""
+
 
 def grouped_rows(key: Index | None, region: int, axis: str) -> str:
     """Return the rows of what a Group collects from `region` over `axis` ("" for turns).
@@ -46,8 +52,15 @@ def scope_at(graph: Graph, region: int, declared: tuple[Type, ...] = ()) -> Scop
 def declaration(graph: Graph, name: str) -> FieldDecl | None:
     """Return the declaration of a field, implied ones too, or None."""
     found = graph.field.get(name)
-    if found is not None or not name.endswith(PARENT_FIELD):
+    if found is not None:
         return found
+    if name == TURN_FIELD:
+        return FieldDecl(name, "int")
+    if name.endswith(POSITION_FIELD):
+        axis = name.removesuffix(POSITION_FIELD)
+        return FieldDecl(name, "int", axis) if any(a.name == axis for a in graph.axes) else None
+    if not name.endswith(PARENT_FIELD):
+        return None
     axis = name.removesuffix(PARENT_FIELD)
     parent = next((a.parent for a in graph.axes if a.name == axis and a.parent), None)
     return None if parent is None else FieldDecl(name, "index", axis, of=parent)

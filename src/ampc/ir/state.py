@@ -16,7 +16,7 @@ import numpy as np
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Coord, Dealt, Decided, FieldRef, First, Index, Match, Region, Test, Through, Within
 from ampc.ir.op import Array, FieldValue, RowIndex, Segments
-from ampc.ir.scope import PARENT_FIELD, chain, declaration
+from ampc.ir.scope import PARENT_FIELD, POSITION_FIELD, TURN_FIELD, chain, declaration
 
 State = tuple[int, ...]
 NONE = -1
@@ -139,6 +139,9 @@ class View:
         """Return a field over the whole instance; implied fields too."""
         if name in self.instance.fields:
             return self.instance.fields[name]
+        if name.endswith(POSITION_FIELD):
+            axis = name.removesuffix(POSITION_FIELD)
+            return Segments(self.instance.starts[axis]).position if self._parents[axis] else np.arange(self.instance.lengths[axis])
         starts = self.instance.starts[name.removesuffix(PARENT_FIELD)]
         return Segments(starts).owner
 
@@ -153,6 +156,9 @@ class View:
 
     def value(self, ref: FieldRef, region: int, state: State) -> int:
         """Return the integer that a test sees: the field's value, -1 for none; 0 for a float that is there."""
+        if ref.field == TURN_FIELD:
+            assert isinstance(ref.at, Coord)
+            return self.element(ref.at.region, region, state)
         position = 0 if ref.at is None else self.index(ref.at, region, state)
         if position == NONE:
             return NONE
@@ -163,6 +169,8 @@ class View:
 
     def operand(self, ref: FieldRef, region: int, state: State) -> FieldValue:
         """Return a field as an operand of an operation: whole (the part that belongs to the state), or one element of it."""
+        if ref.field == TURN_FIELD:
+            return np.array([self.value(ref, region, state)])
         declared = declaration(self.graph, ref.field)
         assert declared is not None, ref.field
         column = self.column(ref.field)

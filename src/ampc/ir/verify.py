@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 
 from ampc.diagnostics import AmpError
+from ampc.ir import rules_bounds
 from ampc.ir import rules_meaning as meaning
 from ampc.ir import rules_structure as structure
 from ampc.ir.graph import Graph
@@ -28,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     meaning.input_regions,
     meaning.operations,
     meaning.types,
+    rules_bounds.bounds,
     meaning.loops,
     meaning.cycles,
 )

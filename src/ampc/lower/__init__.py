@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ampc.diagnostics import AmpError
+from ampc.diagnostics import AmpError, Diagnostic
 from ampc.frontend import ast
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Source
+from ampc.ir.rules_bounds import beyond
+from ampc.ir.rules_structure import origin_label
 from ampc.lower import statements
 from ampc.lower.constants import Number
 from ampc.lower.context import Frame, Lowering, Stop
@@ -42,9 +44,14 @@ def lower(model: ast.Model, overrides: Mapping[str, Number] | None = None) -> Gr
     _predictions(low)
     low.raise_all()
     numbers = {name: c.value for name, c in constants.items()}
-    return low.net.finish(
+    graph = low.net.finish(
         model.name, tuple(low.axes.values()), tuple(low.fields.values()), tuple(low.arrays.values()), train=train, parameters=numbers
     )
+    help = "an integer is below the columns of its `argmax`, or 0 or 1 where it is a comparison: declare as many rows or columns"
+    wrong = [Diagnostic("AMP262", reason, origin_label(node.origin), help=help) for node, reason in beyond(graph)]
+    if wrong:
+        raise AmpError(wrong)
+    return graph
 
 
 def _predictions(low: Lowering) -> None:

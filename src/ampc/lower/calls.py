@@ -7,12 +7,13 @@ import dataclasses
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
 from ampc.frontend.names import FUNCTIONS, LAYERS, LOSSES, METRICS, Callable
-from ampc.ir.nodes import Attr
+from ampc.ir.nodes import Attr, Coord, FieldRef
+from ampc.ir.scope import POSITION_FIELD, TURN_FIELD
 from ampc.lower import expressions, reductions, statements
 from ampc.lower.context import Frame, Lowering, Stop
 from ampc.lower.emit import apply_layer, expand, fill, judge, npt
-from ampc.lower.scope import RegionScope
-from ampc.lower.values import Binding, Collected, Const, Element, FieldValue, Result, Value, shape, unknown
+from ampc.lower.scope import ChildScope, RegionScope, localized
+from ampc.lower.values import Binding, Collected, Const, Element, FieldValue, Result, Turn, Value, shape, unknown
 
 DEEPEST = 50
 REDUCTIONS = ("sum", "mean", "max")
@@ -183,6 +184,8 @@ def _function(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> Resu
             if axis
             else npt(low, frame.scope, f"{name}_columns", [expressions.value(low, frame, args[0])], e.span)
         )
+    if name == "number" and isinstance(args[0], ast.Name) and isinstance(found := frame.find(args[0].id), Element | Turn):
+        return _place(low, frame, found, e.span)
     if name == "softmax" and axis:
         return reductions.softmax_over(low, frame, e, axis, args[0])
     if name in ("zeros", "ones"):
@@ -204,6 +207,18 @@ def _function(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> Resu
             inputs.append(expressions.value(low, frame, arg))
     attrs: dict[str, Attr] = {ATTRS.get(name, {}).get(key, key): v for key, v in options.items()}
     return npt(low, frame.scope, entry.op, inputs, e.span, fields=tuple(fields), attrs=attrs)
+
+
+def _place(low: Lowering, frame: Frame, of: Element | Turn, span: Span) -> Value:
+    """Return the place of a block's element on its axis, or the turn of a loop, from 0, as a number."""
+    scope = frame.scope
+    if isinstance(of, Turn):
+        ref = FieldRef(TURN_FIELD, Coord(of.scope.region))
+        while isinstance(scope, ChildScope) and scope.outer is not None:  # whose region lies beside that of a loop around it
+            scope = scope.outer
+    else:
+        ref = FieldRef(of.axis + POSITION_FIELD, localized(scope, of.index))
+    return frame.scope.bring(npt(low, scope, "number", [], span, fields=(ref,)))
 
 
 def _options(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> dict[str, Attr]:

@@ -46,7 +46,7 @@ def loop(low: Lowering, frame: Frame, s: ast.Loop) -> None:
     scope = RegionScope(low.net, region, frame.scope)
     inner = Frame(scope, frame)
     if s.variable:
-        inner.names[variable] = Element(Coord(region), s.axis.id, scope, (), s.variable.span) if s.axis else Turn(variable, s.variable.span)
+        inner.names[variable] = Element(Coord(region), s.axis.id, scope, (), s.variable.span) if s.axis else Turn(variable, scope, s.variable.span)
     carried = [_start(low, frame, scope, name) for name in s.carry]
     for c in carried:
         inner.names[c.name.id] = c.head
@@ -124,7 +124,7 @@ def _while(low: Lowering, frame: Frame, s: ast.Loop) -> None:
     turn = TurnScope(low.net, region, frame.scope)
     test = Frame(turn, frame)
     if s.variable:
-        test.names[name] = Turn(name, s.variable.span)
+        test.names[name] = Turn(name, turn, s.variable.span)
     carried = [_start(low, frame, turn, n) for n in s.carry]
     for c in carried:
         test.names[c.name.id] = c.head

@@ -76,9 +76,10 @@ class Element:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turn:
-    """The variable of a loop over `range` or `while`: it counts, and is no element of an axis."""
+    """The variable of a loop over `range` or `while`, in `scope`: it counts, and is no element of an axis."""
 
     name: str
+    scope: Scope
     span: Span
 
 

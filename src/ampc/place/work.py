@@ -20,7 +20,8 @@ Settings = Mapping[str, int | float | str | bool]
 # Floating-point operations a number of the result, forward; transcendental functions as measured for vectorised polynomials.
 _CHEAP = 1.0
 _FLOPS_PER_NUMBER = {
-    "sigmoid": 10.0, "tanh": 12.0, "exp": 8.0, "log": 10.0, "softplus": 16.0, "gelu": 16.0, "elu": 9.0, "sqrt": 4.0, "power": 16.0, "div": 4.0,
+    "sigmoid": 10.0, "tanh": 12.0, "exp": 8.0, "sin": 12.0, "cos": 12.0, "log": 10.0, "softplus": 16.0, "gelu": 16.0, "elu": 9.0,
+    "sqrt": 4.0, "power": 16.0, "div": 4.0,
     "reciprocal": 4.0, "softmax": 12.0, "log_softmax": 12.0, "softmax_rows": 12.0, "layer_norm": 8.0, "dropout": 4.0, "cross_entropy": 14.0,
     "binary_cross_entropy": 20.0, "squared": 3.0, "huber": 5.0, "dot": 2.0, "scatter": 2.0, "reduce_rows": 1.0,
 }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ampc.data.dataset import Dataset
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Group, Type
-from ampc.ir.scope import chain, declaration
+from ampc.ir.scope import PARENT_FIELD, POSITION_FIELD, chain, declaration
 
 Ints = npt.NDArray[np.int64]
 
@@ -94,10 +94,14 @@ class Extents:
     # ------------------------------------------------------------------------------------------------- lists
 
     def column(self, field: str) -> npt.NDArray[np.int64] | npt.NDArray[np.float32]:
-        """A field's flat column, also that of an implied `axis.parent` field."""
+        """A field's flat column, also that of an implied `axis.parent` or `axis.position` field."""
         if field in self.data.columns:
             return self.data.columns[field]
-        axis = field.removesuffix(".parent")
+        if field.endswith(POSITION_FIELD):
+            axis = field.removesuffix(POSITION_FIELD)
+            starts = self.data.inner[axis] if self.parent[axis] else self.data.axes[axis]
+            return np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+        axis = field.removesuffix(PARENT_FIELD)
         parent = self.parent[axis]
         starts = self.data.inner[axis]
         owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

@@ -50,6 +50,16 @@ def sqrt(x):  # type: ignore[no-untyped-def]
 
 
 @njit(**KERNEL)
+def sin(x):  # type: ignore[no-untyped-def]
+    return np.float32(math.sin(x))
+
+
+@njit(**KERNEL)
+def cos(x):  # type: ignore[no-untyped-def]
+    return np.float32(math.cos(x))
+
+
+@njit(**KERNEL)
 def erf(x):  # type: ignore[no-untyped-def]
     return np.float32(math.erf(x))
 
@@ -77,7 +87,7 @@ def power(a, b):  # type: ignore[no-untyped-def]
 
 
 __all__ = [
-    "ENTRY", "F0", "F1", "F2", "FH", "FIRE", "JIT", "KERNEL", "KERNELS", "PROVIDER", "at", "copy", "dispatch", "ensure", "erf", "exp", "firing",
-    "flush_denormals", "gemm", "kernel", "load", "load_acquire", "log", "maximum", "minimum", "now", "pause", "plus", "pointer", "power", "put",
-    "restore_denormals", "save", "sigmoid", "signed", "softplus", "sqrt", "store_release", "tanh", "times", "unsigned",
+    "ENTRY", "F0", "F1", "F2", "FH", "FIRE", "JIT", "KERNEL", "KERNELS", "PROVIDER", "at", "copy", "cos", "dispatch", "ensure", "erf", "exp",
+    "firing", "flush_denormals", "gemm", "kernel", "load", "load_acquire", "log", "maximum", "minimum", "now", "pause", "plus", "pointer", "power",
+    "put", "restore_denormals", "save", "sigmoid", "signed", "sin", "softplus", "sqrt", "store_release", "tanh", "times", "unsigned",
 ]  # fmt: skip

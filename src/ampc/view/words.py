@@ -7,7 +7,7 @@ from ampc.ir.nodes import (
     NPT, PPT, AnyNode, Bcast, Concat, Cond, Coord, Dealt, Decided, Dependents, Enter, FieldRef, First, Flatmap, Group, Index, Isu, Leave, Loss, Match,
     Metric, Next, Output, Over, Phi, Source, Split, StateMap, Test, Type, Ungroup, Within,
 )
-from ampc.ir.scope import members
+from ampc.ir.scope import POSITION_FIELD, TURN_FIELD, members
 
 
 def shape(t: Type) -> str:
@@ -107,7 +107,9 @@ def _map_words(graph: Graph, m: StateMap) -> str:
 
 
 def field_words(graph: Graph, ref: FieldRef) -> str:
-    """Return a field as the program reads it: `symbol[t]`."""
+    """Return a field as the program reads it: `symbol[t]`, `number(t)`."""
+    if ref.field == TURN_FIELD or ref.field.endswith(POSITION_FIELD):
+        return f"number({_index(graph, ref.at) if ref.at is not None else ref.field.removesuffix(POSITION_FIELD)})"
     return f"{ref.field}{at_words(graph, ref.at)}"
 
 
