@@ -52,6 +52,7 @@ class FakeEngine:
             self.set_parameters(parameters)
         self.learning_rate = options.learning_rate
         self.compile_seconds = 0.0
+        self.blas = "none"
         self.seen: list[list[int]] = []
         self.bound: list[str] = []
         self.rates: list[float] = []

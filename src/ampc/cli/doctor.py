@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +49,7 @@ def examine() -> dict[str, Any]:
         "packages": {p: _version(p) for p in PACKAGES},
         "extras": {extra: _version(p) for extra, p in EXTRAS.items()},
         "BLAS": blas(),
+        "bf16": half(),
         "kernel cache": cache_state(),
         "renderer": renderer("svg") or "none: `pip install graphviz-pure`",
         "default target": place.this_machine().name,
@@ -59,13 +59,25 @@ def examine() -> dict[str, Any]:
 
 
 def blas() -> str:
-    """Return the BLAS library that scipy carries, as it names itself."""
-    import scipy.linalg.cython_blas  # loads the library, so that it can be asked
+    """Return the BLAS library that a run would use, with its version."""
+    from ampc.runtime.blas import choose  # loads the library, so that it can be asked
+    from ampc.runtime.settings import JIT
     from threadpoolctl import threadpool_info
 
-    assert scipy.linalg.cython_blas is sys.modules["scipy.linalg.cython_blas"]
-    found = [i for i in threadpool_info() if i.get("user_api") == "blas"]
-    return ", ".join(sorted({f"{i['internal_api']} {i.get('version') or '?'}" for i in found})) or "unknown"
+    if not JIT:
+        return "numpy's, since kernels run as plain Python (NUMBA_DISABLE_JIT)"
+    name, _ = choose()
+    api, folder = ("mkl", "") if name == "mkl" else ("openblas", "scipy.libs")  # numpy brings an OpenBLAS of its own
+    found = [i for i in threadpool_info() if i["internal_api"] == api and folder in i["filepath"]]
+    return " ".join([name, *(str(i["version"]) for i in found if i.get("version"))])
+
+
+def half() -> str:
+    """Return whether `precision = bf16` is to be had: by which instructions, or why not."""
+    from ampc.runtime.blas import half_instructions, half_lacks
+
+    lacks = half_lacks()
+    return f"yes, by {half_instructions()}-BF16" if lacks is None else f"no: {lacks[0]}; {lacks[1]}"
 
 
 def cache_state() -> str:
@@ -92,4 +104,4 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-__all__ = ["blas", "cache_state", "examine", "register"]
+__all__ = ["blas", "cache_state", "examine", "half", "register"]

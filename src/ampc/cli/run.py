@@ -49,6 +49,7 @@ def run(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Of initial weights, order and dropout.")] = None,
     optimizer: Annotated[str | None, typer.Option(metavar="NAME", help="sgd, momentum, adam or adamw.")] = None,
     learning_rate: Annotated[float | None, typer.Option(metavar="X", help="Step size.")] = None,
+    precision: Annotated[str | None, typer.Option(metavar="fp32|bf16", help="What matrix products are made of; see `ampc doctor`.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting; `LAYER.NAME=VALUE` for one layer. Repeatable.")
     ] = None,
@@ -88,8 +89,8 @@ def run(
     flags: dict[str, Any] = {
         "epochs": epochs, "until": until, "workers": workers, "max_active_keys": max_active_keys, "min_update_frequency": min_update_frequency,
         "group": group, "group_by_length": group_by_length, "mode": mode, "driver": driver, "seed": seed, "optimizer": optimizer,
-        "learning_rate": learning_rate, "on_nan": on_nan, "checkpoint_every": checkpoint_every, "trace": trace, "trace_epoch": trace_epoch,
-        "profile": profile,
+        "learning_rate": learning_rate, "precision": precision, "on_nan": on_nan, "checkpoint_every": checkpoint_every, "trace": trace,
+        "trace_epoch": trace_epoch, "profile": profile,
     }  # fmt: skip
     quiet = quiet or OUTPUT.quiet
     _check_flags(
@@ -299,7 +300,8 @@ def _print_summary(s: Summary, program: Program, as_json: bool) -> None:
         predicted = program.manifest.placement.instances_per_s
         beside = f" (placement predicts {predicted:,.0f})" if predicted and s.workers == len(program.manifest.placement.devices) else ""
         rows.append(("instances/s", f"{s.train_instances_per_s:,.0f}{beside}"))
-    rows += [("workers", str(s.workers)), ("seconds", f"{s.wall_s:.1f}, of these {s.compile_s:.1f} compiling")]
+    rows += [("workers", str(s.workers)), ("precision", f"{s.precision} ({s.blas})")]
+    rows += [("seconds", f"{s.wall_s:.1f}, of these {s.compile_s:.1f} compiling")]
     stale = {layer: h["mean"] for layer, h in s.staleness.items() if h["mean"] is not None}
     if stale:
         rows.append(("staleness", ", ".join(f"{layer} {mean:.2g}" for layer, mean in list(stale.items())[:8])))

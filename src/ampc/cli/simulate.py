@@ -64,7 +64,9 @@ def simulate(
         str | None, typer.Option(metavar="async|sync|filled", help="`sync` drains before every update; `filled` (cost only) does not.")
     ] = None,
     max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
-    precision: Annotated[Precision, typer.Option(help="Which rates hold, and the bytes of a number sent.")] = Precision.fp32,
+    precision: Annotated[
+        Precision | None, typer.Option(help="Which rates hold, and the bytes of a number sent. Default: the setting `precision`.")
+    ] = None,
     profile: Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Nodes take as long as in the profile of an earlier run.")] = None,
     jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
     failures: Annotated[float, typer.Option(metavar="X", min=0.0, max=1e6, help="Failures of a device a busy second.")] = 0.0,
@@ -93,20 +95,21 @@ def simulate(
     program = Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
     on = load_target(target) if target is not None else manifest.target if program.compiled else this_machine()
-    on, factors = _refined(profile, manifest, on, precision.value) if profile is not None else (on, {})
-    kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
-    conditions = Conditions(precision.value, jitter, failures, repair, seed, kept, factors)
-    hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
     flags = {"epochs": epochs, "mode": None if cost_only else mode, "max_active_keys": max_active_keys, "seed": seed}
     if not validate:  # nothing to judge by
         flags |= {"until": "", "watch": ""}
+    options = program.options(manifest, flags)
+    rates = precision.value if precision is not None else options.precision
+    on, factors = _refined(profile, manifest, on, rates) if profile is not None else (on, {})
+    kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
+    conditions = Conditions(rates, jitter, failures, repair, seed, kept, factors)  # type: ignore[arg-type]  # its names are those of the flag
+    hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
     one: Callable[..., Found] = partial(_cost_only, how=mode or "async") if cost_only else _real
     if sweep:
         axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]
         program.refuse([name for name, _ in axes])
-        _sweep(axes, program, hardware, flags, instances, one, output, plot, force, as_json)
+        _sweep(axes, program, hardware, flags, instances, one, output, plot, force, as_json, rates=precision is None)
         return
-    options = program.options(manifest, flags)
     found, predicted, log = one(manifest, hardware, options, data, instances, validate, output, force, told=True)
     if trace is not None:
         log.save(trace)
@@ -254,8 +257,9 @@ def _cost_only(
 
 def _sweep(
     axes: list[tuple[str, list[Any]]], program: Source, hardware: Hardware, flags: Mapping[str, Any], instances: int,
-    one: Callable[..., Found], output: str | None, plot: Path | None, force: bool, as_json: bool,
+    one: Callable[..., Found], output: str | None, plot: Path | None, force: bool, as_json: bool, *, rates: bool,
 ) -> None:  # fmt: skip
+    """Print a row for each point; `rates`: which rates hold follows from the setting `precision`."""
     from ampc.simulate import study
 
     if output is not None and Path(output).exists() and not force:
@@ -263,6 +267,8 @@ def _sweep(
 
     def simulated(manifest: Manifest, on: Hardware, settings: Mapping[str, Any]) -> dict[str, Any]:
         options = program.options(manifest, {**flags, **settings})
+        if rates:
+            on = dataclasses.replace(on, conditions=dataclasses.replace(on.conditions, precision=options.precision))
         found, predicted, _ = one(manifest, on, options, program.data, instances)
         return {**study.row(found, predicted), **{f"train_{k}": v for k, v in found.get("training", {}).items()}}
 

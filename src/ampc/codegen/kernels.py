@@ -52,10 +52,11 @@ class Program:
     folds: tuple[Fold, ...]
 
 
-def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True) -> Program:
+def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True, half: bool = False) -> Program:
     """Return the kernels of `graph`, given the device of each node. The same graph and devices give the same text.
 
-    `folding` False keeps small embeddings and the Linear that they feed apart (see `firing.Fold`).
+    `folding` False keeps small embeddings and the Linear that they feed apart (see `firing.Fold`). `half` makes matrix products of bf16 factors:
+    the text names the same kernels, and they are others.
     """
     plan = make_plan(graph, device_of)
     shared = Shared(plan, Cells(), folding=folding)
@@ -70,7 +71,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
         parts += [f"\n@firing\n{fwd}", f"\n@firing\n{bwd}"] if segment.id else [f"\n@firing\n{fwd}"]
     parts.append(_dispatch(plan))
     body = "\n".join(parts)
-    header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body))
+    header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body, half))
     storages = {key: _storage_type(plan.graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
     return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
@@ -95,17 +96,22 @@ KERNELS = {
     "tokens": "blame ready send".split(),
 }
 """Module of `ampc.runtime` -> the kernels that generated text may name."""
+PRODUCTS = "linear linear_descend linear_dw linear_dx linear_part".split()
+"""Kernels of `rows` that have a twin in `half`, with that at the end of its name."""
 
 
-def _imports(body: str) -> str:
+def _imports(body: str, half: bool) -> str:
     """Import lines for just what the text uses."""
     used = set(re.findall(r"[A-Za-z_]\w*", body))
     native = ["dispatch", "firing", *(n for n in NATIVE if n in used), *(f"{v} as {k}" for k, v in RENAMED.items() if k in used)]
     lines = [f"from ampc.runtime.native import {', '.join(native)}"]
     for module, names in KERNELS.items():
-        found = [n for n in names if n in used]
+        found = [n for n in names if n in used and not (half and n in PRODUCTS)]
         if found:
             lines.append(f"from ampc.runtime.{module} import {', '.join(found)}")
+    twins = [f"{n}_half as {n}" for n in PRODUCTS if half and n in used]
+    if twins:
+        lines.append(f"from ampc.runtime.half import {', '.join(twins)}")
     return "\n".join(lines)
 
 

@@ -187,6 +187,8 @@ class L(IntEnum):
     """0: a backward uses the parameters of now; CORRECTED: at STASH lie the parameters that it uses, and after them the drift (see `optimizer`)."""
     APPLIED = 16
     """Parameters, from the first on, that this firing has updated already (see `optimizer.direct`)."""
+    HALF = 17
+    """16-bit words of F: the parameters as bf16; 0: they are not kept so."""
 
 
 class T(IntEnum):
@@ -215,6 +217,25 @@ class T(IntEnum):
     LINEAR_VERSION = 14
     DIRTY = 15
     """1: GRAD_PRODUCT holds gradients that have not been taken apart."""
+
+
+class G(IntEnum):
+    """Words after a worker's token arrays; the first hold what a matrix product is called with. Those of `precision = bf16` follow `BEAT`."""
+
+    BEAT = 8
+    """Turns that did something."""
+    ROUNDED = 9
+    """F: the gradient whose bf16 twin is at RIGHT; -1: none that may be taken again."""
+    LEFT = 10
+    """16-bit words of F: where the worker rounds the rows that a layer reads,"""
+    RIGHT = 11
+    """the gradients of what it gives,"""
+    WEIGHTS = 12
+    """and parameters that are not the layer's of now."""
+    MIRROR = 13
+    """The parameter at F[i] is also the bf16 number at 16-bit word MIRROR + i, for every i below MIRRORED."""
+    MIRRORED = 14
+    END = 16
 
 
 class P(IntEnum):

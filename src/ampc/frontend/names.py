@@ -203,6 +203,7 @@ SETTINGS: dict[str, Setting] = _settings(
         "staleness", "word", "what a backward uses: the weights of now (`plain`), of its forward (`stash`), or an estimate of these (`corrected`)",
         ("plain", "stash", "corrected"),
     ),
+    Setting("precision", "word", "what matrix products are made of; `bf16` where the processor and MKL have it", ("fp32", "bf16")),
     Setting("average_every", "int", "instances between averaging the copies of replicated layers; 0: at the end of an epoch only"),
     Setting("schedule", "word", "how the learning rate moves", ("constant", "step", "cosine", "linear")),
     Setting("schedule_clock", "word", "what the schedule counts", ("epochs", "instances")),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
-from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, H, L, Q, R, S, T
+from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, G, H, L, Q, R, S, T
 from ampc.codegen.plan import Segment, layer_names
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
@@ -23,7 +23,6 @@ from ampc.place import usable_cores
 from ampc.runtime.extents import Extents
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.tokens import QUEUE, RING
-from ampc.runtime.worker import GEMM_WORDS
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,7 +34,10 @@ ROWS = 1024
 
 @dataclasses.dataclass(frozen=True)
 class LayerMemory:
-    """Where a layer lies in F: parameters, gradients and moments, each contiguous; `sparse` tables update touched rows only."""
+    """Where a layer lies in F: parameters, gradients and moments, each contiguous; `sparse` tables update touched rows only.
+
+    half: 16-bit word at which the parameters are as bf16, 0 if nowhere.
+    """
 
     name: str
     param: int
@@ -49,6 +51,7 @@ class LayerMemory:
     cols: int
     stash: int = 0
     stash_depth: int = 0
+    half: int = 0
 
 
 def _align(count: int) -> int:
@@ -153,7 +156,7 @@ class Binding:
             self.take[s.id] = max(1, min(TOKENS, ROWS // max(1, most)))
         floats: dict[tuple[int, int], int] = {}
         words: dict[tuple[int, int], int] = {}
-        base = 4 * TOKENS + GEMM_WORDS
+        base = 4 * TOKENS + G.END
         for key in self.program.cells:
             if key[0] not in ("buf", "ints", "table"):
                 continue
@@ -166,7 +169,9 @@ class Binding:
             else:
                 self._cell(key, base + words.get(where, 0))
                 words[where] = words.get(where, 0) + ((rows + 1) * int(width) if kind == "table" else rows + int(width))
-        scratch = self.scratch_stride = _align(max(floats.values(), default=0)) + 64
+        self.halves = _align(max(floats.values(), default=0)) + 64
+        self.half_words = self._half_words()
+        scratch = self.scratch_stride = self.halves + _align(sum(self.half_words)) // 2
         self.work_stride = (base + max(words.values(), default=0) + 15) // 8 * 8
         blocks = self.workers
         if self.virtual:  # one thread fires for all devices, one after the other: they share its scratch
@@ -174,6 +179,15 @@ class Binding:
         else:
             self.work_room = self.work_stride
         self.floats = self.scratch0 + blocks * scratch
+
+    def _half_words(self) -> tuple[int, int, int]:
+        """16-bit words of a worker's scratch for the factors of one product: rows read, gradients, parameters that are not those of now."""
+        if self.options.precision != "bf16":
+            return 0, 0, 0
+        shapes = [(s.id, *p.shape) for s in self.plan.segments for name in s.layers for p in self.graph.layer[name].params if p.name == "w"]
+        left, right = (max((self.take[s] * self.rows[s] * size[i] for s, *size in shapes), default=0) for i in (0, 1))
+        older = max((k * n for _, k, n in shapes), default=0) if self.options.staleness != "plain" else 0
+        return _align(left), _align(right), _align(older)
 
     def _cell(self, key: tuple[str | int, ...], value: int) -> None:
         index = self.program.cells.get(key)
@@ -327,6 +341,7 @@ class Binding:
                 I[cell] = marks[name]
             if m.sparse:
                 I[marks[name] + 1] = m.rows
+        self._half_places(I, head[H.WORK0])
         numbers = {name: k for k, name in enumerate(self.plan.layers)}
         for s in self.plan.segments:
             record = head[H.SEG0] + s.id * SEG
@@ -352,6 +367,17 @@ class Binding:
         self.histograms = histograms
         return I, self._doubles(I)
 
+    def _half_places(self, I: Ints, work0: int) -> None:
+        """Tell each worker where its bf16 factors go."""
+        kept = next((m for m in self.layers.values() if m.half), None)
+        for w in range(1 if self.virtual else self.workers):
+            words = work0 + w * self.work_stride + 4 * TOKENS
+            start = 2 * (self.scratch0 + w * self.scratch_stride + self.halves)
+            I[words + G.LEFT], I[words + G.RIGHT], I[words + G.WEIGHTS] = start + np.cumsum([0, *self.half_words[:2]])
+            I[words + G.ROUNDED] = -1
+            if kept is not None:
+                I[words + G.MIRROR], I[words + G.MIRRORED] = kept.half - kept.param, min(m.grad for m in self.layers.values())
+
     def _layer_records(self, I: Ints, head: dict[H, int], histograms: dict[str, int], marks: dict[str, int]) -> None:
         for k, name in enumerate(self.plan.layers):
             m = self.layers[name]
@@ -360,6 +386,7 @@ class Binding:
             I[record + L.OWNER] = self.owner_of[user.id]
             I[record + L.PARAM], I[record + L.SIZE], I[record + L.GRAD] = m.param, m.size, m.grad
             I[record + L.MOMENT1], I[record + L.MOMENT2] = m.moment1, m.moment2
+            I[record + L.HALF] = m.half
             I[record + L.STASH], I[record + L.STASH_DEPTH] = m.stash, m.stash_depth
             I[record + L.HISTOGRAM] = histograms[name]
             I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols

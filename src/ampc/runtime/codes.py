@@ -175,6 +175,14 @@ CODES: dict[str, Explanation] = {
         "ampc run manifest.json --max-active-keys 100000",
         "ampc run manifest.json --max-active-keys 64",
     ),
+    "AMP734": Explanation(
+        "no products of bf16 here",
+        "With `precision = bf16` the factors of matrix products are rounded to bf16, for which the processor needs AMX-BF16 or AVX512-BF16 "
+        "instructions and ampc needs MKL (`pip install 'ampc[mkl]'`). `ampc doctor` says what is there. Weights are float32 all the same, so a run "
+        "that was trained elsewhere goes on here with `fp32`.",
+        "AMPC_BLAS=openblas ampc run manifest.json --precision bf16",
+        "ampc run manifest.json --precision bf16",
+    ),
     "AMP741": Explanation(
         "a run that doesn't move",
         "Nothing moved for a while although instances are in flight. The notes say which nodes wait for what, with source lines. A "

@@ -12,7 +12,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -20,12 +20,16 @@ from ampc.runtime import blas
 from ampc.runtime.settings import ENTRY, F0, F1, FH, KERNEL
 
 # Fused loops touch more than the default number of pointers for which LLVM inserts overlap checks; without the checks it would not vectorise.
+llvm.initialize_native_asmparser()
 llvm.set_option("ampc", "-runtime-memory-check-threshold=128")
 
 PROVIDER, _address = blas.choose()
 llvm.add_symbol("ampc_sgemm", _address)
-_vp = types.voidptr
+_vp, _i4, _f4 = types.voidptr, types.int32, types.float32
 _sgemm = types.ExternalFunction("ampc_sgemm", types.void(*[_vp] * 13))
+_gemm_half = types.ExternalFunction("ampc_gemm_half", types.void(*[_i4] * 6, _f4, _vp, _i4, _vp, _i4, _f4, _vp, _i4))
+if (_half := blas.half_address()) is not None:
+    llvm.add_symbol("ampc_gemm_half", _half)
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, _vp))
@@ -277,6 +281,63 @@ def firing(function: Any) -> Any:
 def dispatch(function: Any) -> Any:
     """Compile a generated `fire`."""
     return njit(FIRE, **ENTRY)(function)
+
+def _as_half(builder: Any, values: Any) -> Any:
+    """Vector of float32 -> vector of bf16 as 16-bit words: to the nearest, ties to even; a NaN stays one, what is below the normal numbers is 0."""
+    count = values.type.count
+    words, shorts = ir.VectorType(ir.IntType(32), count), ir.VectorType(ir.IntType(16), count)
+    if count == 16 and config.CPU_NAME is None and llvm.get_host_cpu_features().get("avx512bf16"):
+        return builder.asm(ir.FunctionType(shorts, [values.type]), "vcvtneps2bf16 $1, $0", "=v,v", [values], False)
+
+    def all_of(value: int) -> Any:
+        return ir.Constant(words, [ir.Constant(ir.IntType(32), value)] * count)
+
+    bits = builder.bitcast(values, words)
+    size, upper = builder.and_(bits, all_of(0x7FFFFFFF)), builder.lshr(bits, all_of(16))
+    near = builder.lshr(builder.add(builder.add(bits, all_of(0x7FFF)), builder.and_(upper, all_of(1))), all_of(16))
+    near = builder.select(builder.icmp_unsigned(">", size, all_of(0x7F800000)), builder.or_(upper, all_of(0x40)), near)
+    near = builder.select(builder.icmp_unsigned("<", size, all_of(0x00800000)), builder.and_(upper, all_of(0x8000)), near)
+    return builder.trunc(near, shorts)
+
+def _put_half(count: int) -> Any:
+    @intrinsic
+    def put(typingctx, array, to, start):  # type: ignore[no-untyped-def]
+        signature = types.void(array, types.intp, types.intp)
+
+        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            floats, shorts = ir.VectorType(ir.FloatType(), count), ir.VectorType(ir.IntType(16), count)
+            source = builder.bitcast(_element(builder, args[0], args[2]), floats.as_pointer())
+            target = builder.gep(builder.bitcast(args[0], ir.IntType(16).as_pointer()), [args[1]], inbounds=True)
+            builder.store(_as_half(builder, builder.load(source, align=4)), builder.bitcast(target, shorts.as_pointer()), align=2)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    return put
+
+put_half, put_halves = _put_half(1), _put_half(16)
+"""(F, to, start): store the float32 (the 16) at F[start] as bf16 at 16-bit word `to` of F, rounded as `_as_half` says."""
+
+@intrinsic
+def half_address(typingctx, array, index):  # type: ignore[no-untyped-def]
+    """The address of number `index` of the 16-bit words that `array` begins with."""
+    signature = types.voidptr(array, types.intp)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        return builder.gep(builder.bitcast(args[0], cgutils.voidptr_t), [builder.shl(args[1], ir.Constant(args[1].type, 1))], inbounds=True)
+
+    return signature, codegen
+
+@kernel(floats="alpha beta")
+def gemm_half(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+    """C = alpha op(A) op(B) + beta C, row-major; C in `F` at offset c, A and B bf16 at 16-bit words a, b; op transposes where ta, tb are 1.
+
+    Products and sums are float32. Only where `blas.half_lacks` finds nothing: MKL's function is called by its address.
+    """
+    _gemm_half(
+        np.int32(101), np.int32(112 if ta else 111), np.int32(112 if tb else 111), np.int32(m), np.int32(n), np.int32(k), alpha,
+        half_address(F, a), np.int32(lda), half_address(F, b), np.int32(ldb), beta, address(F, c), np.int32(ldc),
+    )  # fmt: skip
 
 @kernel(floats="alpha beta")
 def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]

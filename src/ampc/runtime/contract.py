@@ -24,6 +24,7 @@ class EngineLike(Protocol):
     learning_rate: float  # the base rate times the factor of a schedule
     trace: Trace | None  # of the last pass that was recorded
     plan: Plan
+    blas: str  # name of the library that makes matrix products
 
     def bind(self, dataset: Dataset) -> None: ...
 

@@ -26,9 +26,10 @@ from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
-from ampc.runtime import blas, kernels, worker
+from ampc.runtime import blas, kernels, native, worker
 from ampc.runtime.binding import Binding, LayerMemory
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
+from ampc.runtime.half import rounded
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.recording import Recording
 from ampc.runtime.tokens import HEAD, QUEUE, TAIL
@@ -55,15 +56,23 @@ class Engine:
         self.graph = graph
         self.options = options
         started = time.perf_counter()
+        blas.require(options.precision)
         blas.one_thread_per_call()
         device_of = {node: device % options.workers for node, device in placement.device_of.items()}
-        self.program = generate(graph, device_of, folding=options.staleness == "plain")
+        self.program = generate(graph, device_of, folding=options.staleness == "plain", half=options.precision == "bf16")
         self._fire = kernels.load(self.program.text)
         self.compile_seconds = time.perf_counter() - started
         self.plan = self.program.plan
+        self.blas = native.PROVIDER
         self._owner_of = {s.id: _owner(s, device_of) for s in self.plan.segments}
         self._layers = self._lay_out()
         self._persistent = max((m.moment2 + _room(m.size) for m in self._layers.values()), default=16)
+        if options.precision == "bf16":
+            mirror = 2 * self._persistent
+            for name, m in self._layers.items():
+                if any(p.name == "w" for p in graph.layer[name].params):
+                    self._layers[name] = dataclasses.replace(m, half=mirror + m.param)
+            self._persistent += _room(min((m.grad for m in self._layers.values()), default=0)) // 2
         self._folds: list[tuple[Fold, int]] = []
         for fold in self.program.folds:
             self._folds.append((fold, self._persistent))
@@ -87,7 +96,9 @@ class Engine:
         self.set_parameters({**initial_parameters(graph, options.seed), **(parameters or {})})
 
     def _lay_out(self) -> dict[str, LayerMemory]:
-        at, out = 0, {}
+        """Place the parameters of all layers first, so that a bf16 twin of them has one distance to them, then what belongs to each."""
+        sizes = {name: sum(int(np.prod(p.shape)) for p in self.graph.layer[name].params) for name in self.plan.layers}
+        at, rest, out = 0, sum(map(_room, sizes.values())), {}
         for name in self.plan.layers:
             layer = self.graph.layer[name]
             offsets, size = {}, 0
@@ -98,8 +109,8 @@ class Engine:
             sparse = table is not None and table.shape[0] > SPARSE_ROWS
             room = _room(size)
             rows, cols = table.shape if table is not None and sparse else (0, 0)
-            out[name] = LayerMemory(name, at, at + room, at + 2 * room, at + 3 * room, size, offsets, sparse, rows, cols)
-            at += 4 * room
+            out[name] = LayerMemory(name, at, rest, rest + room, rest + 2 * room, size, offsets, sparse, rows, cols)
+            at, rest = at + room, rest + 3 * room
         return out
 
     # -------------------------------------------------------------------------------------------- parameters
@@ -299,6 +310,8 @@ class Engine:
         for m in self._layers.values():
             if m.stash_depth == CORRECTED:
                 self._F[m.stash : m.stash + m.size] = self._F[m.param : m.param + m.size]
+            if m.half:
+                self._F.view(np.uint16)[m.half : m.half + m.size] = rounded(self._F[m.param : m.param + m.size])
         for k, name in enumerate(self.plan.layers):
             record, hyper = I[H.LAYER0] + k * LAYER, I[H.HYPER0] + k * HYPER
             I[record + L.VERSION] = I[record + L.UPDATES] = 0

@@ -18,6 +18,7 @@ from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import STALENESS_BINS as _BINS
 from ampc.codegen.layout import H, L, P, T
+from ampc.runtime.half import to_half
 from ampc.runtime.log import begin_firing, begin_update, end_firing, end_update
 from ampc.runtime.native import F0, F1, at, copy, gemm, kernel, put
 from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add, zero
@@ -28,7 +29,7 @@ from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add,
 WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, UPDATE, SYNC = (
     h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.COUNT0, H.COUNT_STRIDE, H.UPDATE, H.SYNC)
 )
-STASH, STASH_DEPTH, APPLIED = L.STASH.value, L.STASH_DEPTH.value, L.APPLIED.value
+STASH, STASH_DEPTH, APPLIED, HALF = L.STASH.value, L.STASH_DEPTH.value, L.APPLIED.value, L.HALF.value
 VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
     x.value
     for x in (L.VERSION, L.PARAM, L.SIZE, L.GRAD, L.MOMENT1, L.MOMENT2, L.OPTIMIZER, L.STEP, L.HISTOGRAM, L.MARKS, L.COLS, L.COUNTER, L.UPDATES)
@@ -282,6 +283,8 @@ def update(F, I, D, layer, weight):
         done = at(I, record + APPLIED)
         apply(F, I, D, record, hyper, done, size - done, scale)
         put(I, record + APPLIED, 0)
+    if at(I, record + HALF) > 0:
+        to_half(F, at(I, record + HALF), w, at(I, record + SIZE))
     if depth == CORRECTED:
         correct(F, at(I, record + STASH), at(I, record + PARAM), at(I, record + SIZE), at(D, hyper + STALE))
     put(D, hyper + WEIGHT, 0.0)

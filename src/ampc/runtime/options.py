@@ -82,6 +82,7 @@ class EngineOptions:
     clip_value: float = 0.0
     staleness: str = "plain"
     average_every: int = 0
+    precision: Literal["fp32", "bf16"] = "fp32"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,6 +118,9 @@ class RunOptions:
         "plain", "str", "what a backward uses: the weights of now (`plain`), of its forward (`stash`), or an estimate of these (`corrected`)",
         choices=("plain", "stash", "corrected"),
     )  # fmt: skip
+    precision: Literal["fp32", "bf16"] = _f(
+        "fp32", "str", "what matrix products are made of; `bf16` where the processor and MKL have it (`ampc doctor`)", choices=("fp32", "bf16")
+    )
     average_every: int = _f(0, "int", "instances between averaging the copies of replicated layers; 0 averages at the end of an epoch only", low=0)
     schedule: str = _f("constant", "str", "how the learning rate moves", choices=("constant", "step", "cosine", "linear"))
     schedule_clock: str = _f("epochs", "str", "what the schedule counts", choices=("epochs", "instances"))

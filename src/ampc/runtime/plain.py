@@ -66,6 +66,34 @@ def gemm(
     product = np.float32(alpha) * (x @ y)
     z[...] = product if beta == 0 else product + np.float32(beta) * z
 
+def put_half(array: Any, to: Any, start: Any) -> None:
+    bits = int(array.view(np.uint32)[start])
+    size, upper = bits & 0x7FFFFFFF, bits >> 16
+    if size > 0x7F800000:
+        half = upper | 0x40
+    else:
+        half = upper & 0x8000 if size < 0x00800000 else (bits + 0x7FFF + (upper & 1)) >> 16
+    array.view(np.uint16)[to] = half
+
+def put_halves(array: Any, to: Any, start: Any) -> None:
+    for i in range(16):
+        put_half(array, to + i, start + i)
+
+def gemm_half(
+    F: Any, ta: Any, tb: Any, m: Any, n: Any, k: Any, alpha: Any, a: Any, lda: Any, b: Any, ldb: Any, beta: Any, c: Any, ldc: Any,
+) -> None:
+    halves = F.view(np.uint16)
+
+    def view(start: int, rows: int, columns: int, stride: int) -> Any:
+        words = np.lib.stride_tricks.as_strided(halves[start:], (rows, columns), (2 * stride, 2))
+        return (words.astype(np.uint32) << 16).view(np.float32)
+
+    x = view(a, k, m, lda).T if ta else view(a, m, k, lda)
+    y = view(b, n, k, ldb).T if tb else view(b, k, n, ldb)
+    z = np.lib.stride_tricks.as_strided(F[c:], (m, n), (4 * ldc, 4))
+    product = np.float32(alpha) * (x @ y)
+    z[...] = product if beta == 0 else product + np.float32(beta) * z
+
 def exp(x: Any) -> Any:
     return np.float32(x if x != x else 0.0 if x < -87.33 else math.exp(min(float(x), 88.37)))
 

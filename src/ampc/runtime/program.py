@@ -20,7 +20,7 @@ from ampc.ir.graph import Graph
 from ampc.ir.nodes import FieldRef, Loss, Metric, Through
 from ampc.manifest import Manifest
 from ampc.place import Links, Placement, Target, load_target, place, usable_cores
-from ampc.runtime import weights
+from ampc.runtime import blas, weights
 from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
 from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve
@@ -188,7 +188,8 @@ class Program:
         inputs: dict[str, Any] | None = None,
         on_event: Listener = ignore,
     ) -> Session:
-        """Return a session with this program's weights and settings."""
+        """Return a session with this program's weights and settings. Raises AMP734 if products can't be made in their precision here."""
+        blas.require(options.precision)
 
         def make(o: EngineOptions, parameters: dict[str, Array] | None) -> EngineLike:
             if self._last is None or self._last[0] != o:

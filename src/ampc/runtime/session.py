@@ -61,7 +61,7 @@ class Session:
         self.condition = self._conditions()
         self.rising = is_better_when_higher(graph, self.watch)
         self.state = Standing()
-        self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers)
+        self.summary = Summary(graph.name, target=options.until, seed=options.seed, workers=options.engine().workers, precision=options.precision)
         self.began = time.perf_counter()
         self.observer = Observer(options)
         self._engine: EngineLike | None = None
@@ -90,6 +90,7 @@ class Session:
         """The engine, made when it is first needed."""
         if self._engine is None:
             self._engine = self.make_engine(self.options.engine(), None)
+            self.summary.blas = self._engine.blas
             if self.initial:
                 self._engine.set_parameters({**self._engine.parameters, **self.initial})
         return self._engine

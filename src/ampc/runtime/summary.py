@@ -20,6 +20,7 @@ class Summary:
     train_instances_per_s: median over the epochs. validation: the last one (`loss` and metrics; None where undefined, `undefined` says why).
     time_to_target_s: training and validation until `until` first held, without compilation; None if it never did.
     wall_s: all of `train`, with compilation and with the runs that it resumes. staleness: layer -> mean, max, histogram over the whole run.
+    precision: what matrix products were made of. blas: the library that made them.
     """
 
     model: str
@@ -40,6 +41,8 @@ class Summary:
     instances: int = 0
     skipped: int = 0
     workers: int = 0
+    precision: str = "fp32"
+    blas: str = ""
     seed: int = 0
     stopped: str = "epochs"
     interrupted: bool = False

@@ -11,7 +11,7 @@ from numba import njit, types
 
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
-from ampc.codegen.layout import H, L, P, Q, S
+from ampc.codegen.layout import G, H, L, P, Q, S
 from ampc.runtime import log, optimizer, tokens
 from ampc.runtime.native import (
     ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times,
@@ -44,9 +44,7 @@ ENOUGH = 64
 """Rows from which on a matrix product runs at nearly its full rate."""
 FULL, FIRST = 1 << 40, 1 << 50
 """Added to a queue's weight: full backward firings before all others, admission and retirement before these."""
-GEMM_WORDS = 16
-BEAT = 8
-"""Within a worker's block, after the token arrays: words for gemm, and the count of turns that did something."""
+BEAT = G.BEAT.value
 
 
 @njit(**KERNEL)

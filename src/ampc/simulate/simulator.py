@@ -37,7 +37,8 @@ EVENTS = 20_000
 class Conditions:
     """What is simulated beside the target itself.
 
-    precision: chooses rates and the bytes of a number; the numbers stay float32. jitter: relative standard deviation of a firing's time.
+    precision: chooses rates and the bytes of a number; what products are made of is a setting of the run.
+    jitter: relative standard deviation of a firing's time.
     failures_per_s: of a device, a busy second; it then stands still for `repair_s` and loses nothing. seed draws both.
     events: firings that a trace holds at most; 0 keeps none. factors: how much longer nodes take than estimated, from a profile.
     """
