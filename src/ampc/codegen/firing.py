@@ -83,6 +83,8 @@ class Firing:
         self.made: dict[str, Buffer] = {}
         self.packed: dict[Buffer, Buffer] = {}
         """Some columns of a buffer -> a buffer of their own, for kernels that want one."""
+        self.loaded: dict[tuple[object, ...], str] = {}
+        """Integer field and space (and the space that it names rows of) -> where its values lie."""
         self.spaces: dict[Space, str] = {}
         self.joined = {n.id: c for n in segment.nodes for c in [self._concat_of(n)] if c is not None}
         """Linear node -> the Concat that it alone reads: its parts are multiplied one by one, and never joined."""
@@ -360,8 +362,10 @@ class Firing:
         return Place(("v", *ref), ref, state)
 
     def integers(self, node: AnyNode, ref: FieldRef, space: Space) -> str:
-        """Return a local with the place in I of an integer field's values, one a row of `space`."""
-        ids = self.ints(space)
+        """Return a local with the place in I of an integer field's values, one a row of `space`; they are loaded once in a firing."""
+        if (ref, space) in self.loaded:
+            return self.loaded[ref, space]
+        ids = self.loaded[ref, space] = self.ints(space)
         first = self.first(space)
         with self.tokens() as state:
             if space:

@@ -43,18 +43,23 @@ def group_members(f: Firing, node: Group, state: Any) -> tuple[str, tuple[str, .
     return f"for {found.variable} in range({found.first}, {found.last}):", found.lines, found.state
 
 
-def row_index(f: Firing, node: NPT, space: Space, of: Space, invert: bool = False) -> str:
+def row_index(f: Firing, node: NPT, space: Space, of: Space) -> str:
     """Rows of a buffer over `of` that an index field names, for each row of `space`; -1 for none and for what isn't in the buffer."""
-    ids = f.integers(node, node.fields[0], space)
-    table = f.table(of)
+    ref = node.fields[0]
+    if (ref, space, of) in f.loaded:
+        return f.loaded[ref, space, of]
     f.space(space)
+    table = f.table(of)
+    ids = f.loaded[ref, space, of] = f.ints(space)
     with f.tokens() as state:
-        low = "0"
+        low = ""
         if f.states.nested_in(of, state.region) is not None:  # the field counts from the instance's first element, the buffer holds one parent's
-            low = f"({f.states.first_row(of, state)} - {f.states.axis_offset(of)})"
-        with f.text.block(f"for r in range({f.first(space)}, {f.first(space)} + {f.count(space)}):"):
-            f.text.line(f"e = at(I, {ids} + r) - {low}")
-            f.text.line(f"put(I, {ids} + r, e + at(I, {table} + i) if e >= 0 and e < {f.count(of)} else -1)")
+            low = f" - ({f.states.first_row(of, state)} - {f.states.axis_offset(of)})"
+        f.text.line(f"first, count, to = at(I, {table} + i), {f.count(of)}, {ids} + {f.first(space)}")
+        value = f"at(XI, {f.states.field(ref.field)} + {f.states.flat(ref, state)} + r)" if space else f.states.integer(ref, state)
+        with f.text.block(f"for r in range({f.count(space)}):"):
+            f.text.line(f"e = {value}{low}")
+            f.text.line("put(I, to + r, e + first if e >= 0 and e < count else -1)")
     return ids
 
 

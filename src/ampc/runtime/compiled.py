@@ -16,7 +16,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ampc.runtime import blas
+from ampc.runtime import blas, lanes
 from ampc.runtime.settings import ENTRY, F0, F1, FH, KERNEL
 
 # Fused loops touch more than the default number of pointers for which LLVM inserts overlap checks; without the checks it would not vectorise.
@@ -33,6 +33,8 @@ if (_half := blas.half_address()) is not None:
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, _vp))
+FEW = 4 * lanes.LANES
+"""Floats up to which a copy is written out."""
 _MONOTONIC = np.int32(time.CLOCK_MONOTONIC)
 
 def _element(builder: Any, base: Any, index: Any) -> Any:
@@ -134,9 +136,15 @@ def copy(typingctx, target, to, source, start, count):  # type: ignore[no-untype
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
         size = context.get_abi_sizeof(context.get_value_type(sig.args[0].dtype))
-        cgutils.raw_memcpy(
-            builder, _element(builder, args[0], args[1]), _element(builder, args[2], args[3]), args[4], size
-        )
+        to, frm, count = _element(builder, args[0], args[1]), _element(builder, args[2], args[3]), args[4]
+        if sig.args[0].dtype == types.float32 and lanes.MASKED:  # a call costs more than a few vectors
+            with builder.if_else(builder.icmp_signed("<=", count, ir.Constant(count.type, FEW))) as (few, many):
+                with few:
+                    lanes.copy_few(builder, to, frm, count)
+                with many:
+                    cgutils.raw_memcpy(builder, to, frm, count, size)
+        else:
+            cgutils.raw_memcpy(builder, to, frm, count, size)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -345,6 +353,8 @@ def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # t
 
     op(A): [m, k]; op(B): [k, n]; C: [m, n]. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
     """
+    if lanes.MASKED and lanes.narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+        return
     # Fortran sees the transposes, so that the row-major product is its C' = B' A'. Its integers are 32 bits: two to a word.
     put(G, args, np.int64(84 if tb else 78) | (np.int64(84 if ta else 78) << 32))
     put(G, args + 1, np.int64(n) | (np.int64(m) << 32))
@@ -414,3 +424,26 @@ def now(I, scratch):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock, that of `time.monotonic_ns`; `I[scratch:scratch + 2]` is the caller's."""
     _clock_gettime(_MONOTONIC, address(I, scratch))
     return at(I, scratch) * 1_000_000_000 + at(I, scratch + 1)
+
+@njit(**KERNEL)
+def add_to(F, y, x, count):  # type: ignore[no-untyped-def]
+    """F[y : y + count] += F[x : x + count]"""
+    lanes.add_few(F, y, x, count)
+
+@njit(**KERNEL)
+def add_rows_to(F, y, x, m, c):  # type: ignore[no-untyped-def]
+    """F[y : y + c] += the sum of the m rows of c from x on"""
+    if lanes.MASKED and c <= FEW:
+        lanes.add_rows_few(F, y, x, m, c)
+    else:
+        for r in range(m):
+            lanes.add_few(F, y, x + r * c, c)
+
+@njit(**KERNEL)
+def set_to(F, x, count, value):  # type: ignore[no-untyped-def]
+    """F[x : x + count] = value"""
+    if lanes.MASKED:
+        lanes.fill_few(F, x, count, value)
+    else:
+        for i in range(count):
+            put(F, x + i, value)

@@ -54,6 +54,16 @@ def store_release(array: Any, index: Any, value: Any) -> None:
 def copy(target: Any, to: Any, source: Any, start: Any, count: Any) -> None:
     target[to : to + count] = source[start : start + count]
 
+def add_to(F: Any, y: Any, x: Any, count: Any) -> None:
+    F[y : y + count] += F[x : x + count]
+
+def add_rows_to(F: Any, y: Any, x: Any, m: Any, c: Any) -> None:
+    for r in range(m):
+        F[y : y + c] += F[x + r * c : x + (r + 1) * c]
+
+def set_to(F: Any, x: Any, count: Any, value: Any) -> None:
+    F[x : x + count] = value
+
 def gemm(
     F: Any, G: Any, args: Any, ta: Any, tb: Any, m: Any, n: Any, k: Any, alpha: Any, a: Any, lda: Any, b: Any, ldb: Any, beta: Any, c: Any, ldc: Any,
 ) -> None:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit, types
 
-from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, kernel, plus, put, signed, times, unsigned
+from ampc.runtime.native import F0, F1, KERNEL, add_rows_to, add_to, at, copy, exp, gemm, kernel, plus, put, set_to, signed, times, unsigned
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -19,28 +19,25 @@ from ampc.runtime.native import F0, F1, KERNEL, at, copy, exp, gemm, kernel, plu
 
 @kernel()
 def zero(F, x, count):
-    for i in range(count):
-        put(F, x + i, F0)
+    set_to(F, x, count, F0)
 
 
 @kernel(floats="value")
 def fill(F, x, count, value):
-    for i in range(count):
-        put(F, x + i, value)
+    set_to(F, x, count, value)
 
 
 @kernel()
 def add(F, y, x, count):
     """y += x"""
-    for i in range(count):
-        put(F, y + i, at(F, y + i) + at(F, x + i))
+    add_to(F, y, x, count)
 
 
 @kernel()
 def store(F, y, x, count, more):
     """y = x, or y += x if `more`."""
     if more:
-        add(F, y, x, count)
+        add_to(F, y, x, count)
     else:
         copy(F, y, F, x, count)
 
@@ -55,10 +52,7 @@ def repeat_row(F, y, x, m, c):
 @kernel()
 def add_row_sum(F, y, x, m, c):
     """y[c] += sum over the rows of x."""
-    for r in range(m):
-        p = x + r * c
-        for j in range(c):
-            put(F, y + j, at(F, y + j) + at(F, p + j))
+    add_rows_to(F, y, x, m, c)
 
 
 @kernel()
@@ -72,10 +66,7 @@ def put_columns(F, y, yc, start, x, xc, first, m, c):
 def add_columns(F, y, yc, start, x, xc, first, m, c):
     """y[:, start:start+c] += x[:, first:first+c]"""
     for r in range(m):
-        a = y + r * yc + start
-        b = x + r * xc + first
-        for j in range(c):
-            put(F, a + j, at(F, a + j) + at(F, b + j))
+        add_to(F, y + r * yc + start, x + r * xc + first, c)
 
 
 @kernel()
@@ -99,7 +90,7 @@ def lookup(F, I, y, table, ids, m, c):
         if e >= 0:
             copy(F, y + r * c, F, table + e * c, c)
         else:
-            zero(F, y + r * c, c)
+            set_to(F, y + r * c, c, F0)
 
 
 @kernel()
@@ -108,7 +99,7 @@ def scatter_add(F, I, table, ids, x, m, c):
     for r in range(m):
         e = at(I, ids + r)
         if e >= 0:
-            add(F, table + e * c, x + r * c, c)
+            add_to(F, table + e * c, x + r * c, c)
 
 
 @kernel()
@@ -282,8 +273,12 @@ def linear_part(F, I, args, y, x, w, m, k, n, more):
 @kernel()
 def add_bias(F, y, b, m, n, more):
     """y = (y if more) + b in each row"""
-    for r in range(m):
-        store(F, y + r * n, b, n, more)
+    if more:
+        for r in range(m):
+            add_to(F, y + r * n, b, n)
+    else:
+        for r in range(m):
+            copy(F, y + r * n, F, b, n)
 
 
 @kernel()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ampc.runtime.native import F0, F1, at, copy, exp, kernel, put
-from ampc.runtime.rows import add, add_row_sum, scatter_add, store, zero
+from ampc.runtime.native import F0, F1, add_to, at, copy, exp, kernel, put
+from ampc.runtime.rows import add_row_sum, scatter_add, store, zero
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -81,7 +81,7 @@ def add_rows(F, I, y, to, x, frm, m, c):
         a = at(I, to + r)
         b = at(I, frm + r)
         if a >= 0 and b >= 0:
-            add(F, y + a * c, x + b * c, c)
+            add_to(F, y + a * c, x + b * c, c)
 
 
 @kernel()
