@@ -42,7 +42,8 @@ def train(task: Task, mode: str, seed: int, workers: int) -> Record:
             curve.append((event.epoch - 1 + event.instances / n, event.elapsed_s, float("nan") if value is None else value * scale))
             say(f"  {task.name}, {mode}, seed {seed}, epoch {curve[-1][0]:.2f}: {curve[-1][2]:.4f} after {event.elapsed_s:.1f} s")
 
-    settings: dict[str, Any] = {"epochs": task.epochs, "until": task.until(data), "validate_instances": -(-n // task.checks), **task.settings_of(mode)}
+    every = -(-n // task.checks)
+    settings: dict[str, Any] = {"epochs": task.epochs, "until": task.until(data), "validate_instances": every, **task.settings_of(mode)}
     load_before, cpu, wall = os.getloadavg()[0], time.process_time(), time.perf_counter()
     summary = program.train(*read, mode=mode, seed=seed, workers=workers, on_event=listen, **settings)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

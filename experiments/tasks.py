@@ -20,8 +20,8 @@ class Task:
 
     settings and overrides go over the model's own `train:` block and parameters, the same in both modes. alone: settings of the asynchronous
     mode alone. There a copy of a layer updates itself after so many instances of its own; a synchronous batch is dealt among the copies before
-    all update themselves, so that each has its part of it only. Fewer instances an update make both update equally often. folds: seed s takes fold s + 1 of the
-    data instead of other initial weights alone. unit: the metric is multiplied by `scale_key` of the data's meta.json to be in it.
+    all update themselves, so that each has its part of it only. Fewer instances an update make both update equally often. folds: seed s takes
+    fold s + 1 of the data instead of other initial weights alone. unit: the metric is multiplied by `scale_key` of meta.json to be in it.
     """
 
     name: str
@@ -76,8 +76,14 @@ BABI: dict[str, Any] = {"model": "babi15_ggsnn", "metric": "accuracy", "target":
 TASKS = (
     Task("mnist", "MNIST perceptron, 98 % of the test images", "mnist_mlp", "mnist", "accuracy", 0.98, 40, settings={"max_active_keys": 2}),
     Task("list_reduction", "List reduction, 97 %", **LISTS),
-    Task("list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, alone={"step.min_update_frequency": 50}, **LISTS),
-    Task("list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4}, alone={"step.min_update_frequency": 25}, **LISTS),
+    Task(
+        "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2},
+        alone={"step.min_update_frequency": 50}, **LISTS,
+    ),
+    Task(
+        "list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4},
+        alone={"step.min_update_frequency": 25}, **LISTS,
+    ),
     Task(
         "sst", "Sentiment treebank, 80.7 % of all nodes of the dev trees", "sentiment_tree_lstm", "sst", "accuracy", 0.807, 12,
         overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25, "embed.min_update_frequency": 50}, checks=8,
