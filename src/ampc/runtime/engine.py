@@ -304,25 +304,27 @@ class Engine:
         for k in range(len(self._folds)):
             record = I[H.FOLD0] + k * FOLD
             I[record + T.TABLE_VERSION] = I[record + T.LINEAR_VERSION] = -1
-        for q in range(2 * len(self.plan.segments)):
-            control = I[H.QUEUE0] + q * QUEUE
-            I[control + Q.FIRED] = I[control + Q.TAKEN] = 0
+        queues = I[I[H.QUEUE0] : I[H.QUEUE0] + 2 * len(self.plan.segments) * QUEUE].reshape(-1, QUEUE)
+        queues[:, Q.FIRED] = queues[:, Q.TAKEN] = 0
         for m in self._layers.values():
             if m.stash_depth == CORRECTED:
                 self._F[m.stash : m.stash + m.size] = self._F[m.param : m.param + m.size]
             if m.half:
                 self._F.view(np.uint16)[m.half : m.half + m.size] = rounded(self._F[m.param : m.param + m.size])
-        for k, name in enumerate(self.plan.layers):
-            record, hyper = I[H.LAYER0] + k * LAYER, I[H.HYPER0] + k * HYPER
-            I[record + L.VERSION] = I[record + L.UPDATES] = 0
-            I[record + L.STEP] = self._steps[name]
-            I[b.histograms[name] : b.histograms[name] + STALENESS_BINS] = 0
-            values = self.settings(name)
-            I[record + L.OPTIMIZER] = OPTIMIZERS.index(values["optimizer"])
-            D[hyper : hyper + HYPER] = 0
-            for hyper_word, setting in _HYPERS.items():
-                D[hyper + hyper_word] = values[setting]
-            D[hyper + P.RATE] *= self._factor
+        # One assignment a column: a pass over a few instances takes no longer than this would number by number.
+        count = len(self.plan.layers)
+        records = I[I[H.LAYER0] : I[H.LAYER0] + count * LAYER].reshape(count, LAYER)
+        hypers = D[I[H.HYPER0] : I[H.HYPER0] + count * HYPER].reshape(count, HYPER)
+        values = [self.settings(name) for name in self.plan.layers]
+        records[:, L.VERSION] = records[:, L.UPDATES] = 0
+        records[:, L.STEP] = [self._steps[name] for name in self.plan.layers]
+        records[:, L.OPTIMIZER] = [OPTIMIZERS.index(v["optimizer"]) for v in values]
+        hypers[:] = 0
+        for word, setting in _HYPERS.items():
+            hypers[:, word] = [v[setting] for v in values]
+        hypers[:, P.RATE] *= self._factor
+        for histogram in b.histograms.values():
+            I[histogram : histogram + STALENESS_BINS] = 0
 
     def firings(self) -> list[tuple[str, int, int]]:
         """Of the last pass: (what, firings, tokens) of each queue; tokens by firings is how well the queue batched."""
@@ -341,7 +343,7 @@ class Engine:
         common = {name: getattr(self.options, name) for name in ("optimizer", *_HYPERS.values())}
         given = self.options.per_layer
         own = dict(self.graph.layer[layer].settings)
-        for name in names_of(layer):
+        for name in names_of(layer) if given else ():
             own |= given.get(name, {})
         own = {k: v for k, v in own.items() if k in common}
         return {**common, **own}
