@@ -249,6 +249,10 @@ class Firing:
         cap = self.text.head("cap", "I[CAP]")
         return self.text.head("words", f"{block} + 4 * {cap}")
 
+    def version_word(self, layer: str) -> int:
+        """Which of a state's counters holds the version of a layer of this segment."""
+        return 2 + self.segment.layers.index(layer)
+
     def parameter(self, layer: str, name: str, gradient: bool = False) -> str:
         """Return a local with the place in F of a parameter or of its gradient's accumulator; "-1" if the layer has none of that name."""
         if not any(p.name == name for p in self.graph.layer[layer].params):
@@ -257,8 +261,7 @@ class Firing:
         if gradient or not self.direction:
             return self.text.cell(f"{'grad' if gradient else 'param'}{k}_{name}", "grad" if gradient else "par", layer, name)
         # Backward may have to use the parameters of its forward.
-        ver = self.text.cell(f"ver{k}", "ver", self.segment.id, layer)
-        start = self.text.head(f"weights{k}", f"weights_at(I, w, {k}, {ver})")
+        start = self.text.head(f"weights{k}", f"weights_at(I, w, {k}, {self.segment.id}, {self.version_word(layer)})")
         offset = 0
         for p in self.graph.layer[layer].params:
             if p.name == name:

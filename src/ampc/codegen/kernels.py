@@ -59,7 +59,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     the text names the same kernels, and they are others.
     """
     plan = make_plan(graph, device_of)
-    shared = Shared(plan, Cells(), folding=folding)
+    shared = Shared(plan, Cells(len(plan.segments)), folding=folding)
     for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
         _scan(shared, segment)
     functions = []
@@ -72,7 +72,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     parts.append(_dispatch(plan))
     body = "\n".join(parts)
     header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body, half))
-    storages = {key: _storage_type(plan.graph, key) for key in dict.fromkeys(k[1:] for k in shared.cells.index if k[0] == "off")}
+    storages = {key: _storage_type(plan.graph, key) for key in shared.cells.storages}
     return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
@@ -117,7 +117,7 @@ def _imports(body: str, half: bool) -> str:
 
 def _constants() -> str:
     names = (
-        "WORK0 WORK_STRIDE SCRATCH0 SCRATCH_STRIDE CAP SLOT0 SLOTS STAT0 STATS TRAIN SEED EPOCH COUNT0 COUNT_STRIDE SEG0".split()
+        "WORK0 WORK_STRIDE SCRATCH0 SCRATCH_STRIDE CAP SLOT0 STAT0 STATS TRAIN SEED EPOCH SEG0".split()
     )
     return f"{', '.join(names)} = {', '.join(f'_H.{n}.value' for n in names)}"
 
@@ -195,17 +195,13 @@ def _keep(f: Firing) -> None:
 def _count_layers(f: Firing) -> None:
     for name in f.segment.layers:
         k = f.shared.layer_number[name]
-        ver = f.text.cell(f"ver{k}", "ver", f.segment.id, name)
-        f.text.line(f"note_versions(I, w, n, {k}, {ver})")
+        f.text.line(f"note_versions(I, w, n, {k}, {f.segment.id}, {f.version_word(name)})")
         f.text.line(f"count_forward(I, D, w, n, {k})")
 
 
 def _send(f: Firing) -> None:
     """Send tokens along the routes of every output; note how many answers to wait for."""
     segment = f.segment
-    pending = f.text.cell("pending", "pending", segment.id)
-    counts = f.text.head("counts", "I[COUNT0]")
-    stride = f.text.head("count_stride", "I[COUNT_STRIDE]")
     entered = {ref: phi for ref in list(f.values) if len(ref) == 2 for phi in [_enter(f, ref)] if phi is not None}
     with f.tokens() as state:
         f.text.line("k = 0")
@@ -213,7 +209,7 @@ def _send(f: Firing) -> None:
             for port in range(len(node.outputs)):
                 trees = f.routes.tree((node.id, port), state)
                 _emit(f, (node.id, port), trees, "", entered.get((node.id, port), -1))
-        f.text.line(f"put(I, {counts} + slot * {stride} + {pending} + idx, k)")
+        f.text.line(f"put(I, {f.states.counters(segment)} + 1, k)")
         with f.text.block("if k == 0:"):
             f.text.line(f"ready(I, w, {2 * segment.id + 1}, slot, idx)")
 
@@ -413,8 +409,7 @@ def _give(f: Backward) -> None:
 def _settle(f: Backward) -> None:
     for name in f.segment.layers:
         k = f.shared.layer_number[name]
-        ver = f.text.cell(f"ver{k}", "ver", f.segment.id, name)
-        f.text.line(f"settle(F, I, D, w, n, {k}, {ver})")
+        f.text.line(f"settle(F, I, D, w, n, {k}, {f.segment.id}, {f.version_word(name)})")
 
 
 def _answer(f: Backward) -> None:

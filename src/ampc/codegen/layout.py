@@ -51,14 +51,12 @@ class H(IntEnum):
     ORDER0 = auto()
     BREAKS0 = auto()
     """I: 1 at each position of the order where a new group must begin."""
-    ARENA0 = auto()
-    """F: slot s has its arena at ARENA0 + s * ARENA_STRIDE."""
-    ARENA_STRIDE = auto()
-    COUNT0 = auto()
-    """I: slot s has its counters at COUNT0 + s * COUNT_STRIDE."""
-    COUNT_STRIDE = auto()
+    POOL0 = auto()
+    """I: words of the pool that instances in flight lie in, see `M`; then a record of 4 words for each cohort and one more, see `room`."""
+    SHAPE0 = auto()
+    """I: where the layout of instance i is, see `A`."""
     SLOT0 = auto()
-    """I: instance of each slot; then its place in the order; then its deal number."""
+    """I: SLOT words for each slot, see `Z`."""
     WORK0 = auto()
     """I: worker w has its block at WORK0 + w * WORK_STRIDE."""
     WORK_STRIDE = auto()
@@ -115,15 +113,62 @@ class S(IntEnum):
     """Messages that one firing waits for; those of Group elements are not among them."""
     TAKE = 2
     """Most tokens in one firing."""
-    ARRIVED = 3
-    """Offset of the arrival counters in a slot's counters, by index."""
-    PENDING = 4
-    """Offset of the counters of unanswered messages."""
-    COUNTED = 5
+    WIDTH = 3
+    """Counters of a state: arrivals, unanswered messages, then the version of each layer at the forward firing."""
+    COUNTED = 4
     """1: arrivals must be counted (NEED > 1 or Groups)."""
-    LAYERS_FROM = 6
-    """I: numbers of the segment's layers, then where each one's versions are in a slot's counters."""
-    LAYERS_N = 7
+    LAYERS_FROM = 5
+    """I: numbers of the segment's layers."""
+    LAYERS_N = 6
+
+
+class Z(IntEnum):
+    """Words of a slot at SLOT0 + slot * SLOT."""
+
+    INSTANCE = 0
+    POSITION = 1
+    """Its place in the order."""
+    DEAL = 2
+    ARENA = 3
+    """F: where its values are."""
+    COUNTERS = 4
+    """I: where its counters are: those of layers that are counted as they happen, then by segment and state."""
+    LAYOUT = 5
+    """I: where its parts begin, see `A`."""
+
+
+class A(IntEnum):
+    """Words of the layout of a shape: all instances with equal axis lengths have one."""
+
+    UNITS = 0
+    """Of the pool."""
+    WORDS = 1
+    """Of counters."""
+    PARTS = 2
+    """Where the counters of each segment begin in the slot's, then where each storage begins in its arena."""
+
+
+class M(IntEnum):
+    """Words of the pool at POOL0, the Source's owner's own. A unit is UNIT floats of F and, on average, RATIO / 2**20 words of counters."""
+
+    UNITS = 0
+    RATIO = 1
+    ARENA0 = 2
+    """F: where the pool begins."""
+    COUNT0 = 3
+    """I: where its counters begin."""
+    ROVER = 4
+    """The block of a cohort after which a gap is looked for."""
+    FULL = 5
+    """1: nothing has retired since no room was found."""
+    LIVE = 6
+    """Units in use."""
+    PEAK = 7
+    """Most units that were in use in this pass."""
+    HIGH = 8
+    """Units up to the last one that this pass has used."""
+    FLIGHT = 9
+    """Most instances that were in flight in this pass."""
 
 
 class Q(IntEnum):
@@ -178,7 +223,7 @@ class L(IntEnum):
     COLS = 11
     """Row width of a sparse table."""
     COUNTER = 12
-    """Offset in a slot's counters of three words: firings forward, firings backward, weight claimed; -1: the number is known beforehand."""
+    """Place in a slot's counters of three words: firings forward, firings backward, weight claimed; -1: the number is known beforehand."""
     UPDATES = 13
     """Updates made in this pass."""
     STASH = 14
@@ -291,6 +336,9 @@ class E(IntEnum):
 
 
 LOG = 24
+SLOT = 8
+POOL = 16
+UNIT = 16
 FIRING = 5
 SEG = 8
 LAYER = 24
@@ -312,11 +360,18 @@ Key = tuple[str | int, ...]
 class Cells:
     """Cells asked for so far: key -> index in `I`, in the order of asking."""
 
-    def __init__(self) -> None:
+    def __init__(self, segments: int = 0) -> None:
         self.index: dict[Key, int] = {}
+        self.storages: dict[Key, int] = {}
+        """Storage -> its number: the order in which they were asked for."""
+        self.segments = segments
 
     def __call__(self, *key: str | int) -> int:
         return self.index.setdefault(key, FIRST_CELL + len(self.index))
+
+    def storage(self, *key: str | int) -> int:
+        """Return which word of a shape's layout says where storage `key` begins."""
+        return A.PARTS + self.segments + self.storages.setdefault(key, len(self.storages))
 
 
 assert H.END <= FIRST_CELL

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from ampc.codegen.layout import SLOT, Z
 from ampc.codegen.plan import PAYLOAD, Plan, Port
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Text
@@ -219,8 +220,8 @@ class Routes:
                 place = Place(("v", by, 0), (by, 0), state)
                 return _cases(f"int(at(F, {self.address(place)}))", cases)
             case Dealt(count=count):
-                deal = self.text.head("deal0", "I[SLOT0] + 2 * I[SLOTS]")
-                return tuple(f"at(I, {deal} + slot) % {count} == {i}" for i in range(count - 1))
+                slots = self.text.head("slots", "I[SLOT0]")
+                return tuple(f"at(I, {slots} + slot * {SLOT} + {Z.DEAL.value}) % {count} == {i}" for i in range(count - 1))
 
     # --------------------------------------------------------------------------------------------- backward
 
@@ -311,8 +312,8 @@ class Routes:
         return Place(("g", *port), self.graph.by_id[port[0]].inputs[port[1]], state)
 
     def address(self, place: Place) -> str:
-        """Text of the offset in F of a place's (first) row. Asks for a cell with the storage's offset in a slot's arena."""
-        off = self.text.cell("off", "off", *place.key)
+        """Text of the offset in F of a place's (first) row. Asks for the storage's place in the layout of shapes."""
+        off = self.states.part(self.text.cells.storage(*place.key))
         index = self.states.linear(place.state, place.more)
         if place.key[0] == "turns":
             return f"base + {off} + {index}"

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from ampc.codegen.layout import SLOT, A, Z
+from ampc.codegen.plan import Segment
 from ampc.codegen.text import Line, Text
 from ampc.ir.graph import FieldDecl, Graph
 from ampc.ir.nodes import Coord, FieldRef, Index, Region, Through
@@ -77,6 +79,18 @@ class States:
                 rest = f"q{r.id}"
             coords[r.id] = name
         return State(region, {r.id: coords[r.id] for r in regions})
+
+    def part(self, number: int) -> str:
+        """A local with word `number` of the layout of the token's instance."""
+        slots = self.text.head("slots", "I[SLOT0]")
+        self._prelude.setdefault("lay", f"at(I, {slots} + slot * {SLOT} + {Z.LAYOUT.value})")
+        self._prelude.setdefault(f"part{number}", f"at(I, lay + {number})")
+        return f"part{number}"
+
+    def counters(self, segment: Segment) -> str:
+        """Where the counters of the token's state in `segment` are in I."""
+        begin = self.part(A.PARTS + segment.id)
+        return f"at(I, {self.text.head('slots', 'I[SLOT0]')} + slot * {SLOT} + {Z.COUNTERS.value}) + {begin} + idx * {2 + len(segment.layers)}"
 
     # ------------------------------------------------------------------------------------------------- axes
 

@@ -1,6 +1,7 @@
 """A program bound to a data set: the tables `I` and `D`, the data as flat arrays, and where everything lies in `F`.
 
-Sizes follow from the graph, the data's longest axes and the options; memory is checked before any of it is allocated.
+Sizes follow from the graph, the data's axes and the options; memory is checked before any of it is allocated. What instances in flight take
+follows from the largest that can be in flight at once, buffers of one firing from the longest; pages are the system's until something writes to them.
 """
 
 from __future__ import annotations
@@ -11,23 +12,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.arena import DYNAMIC, parts, static_count, width
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
-from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, SEG, SLOT_BITS, STALENESS_BINS, G, H, L, Q, R, S, T
-from ampc.codegen.plan import Segment, layer_names
+from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, UNIT, G, H, L, M, Q, R, S, T
+from ampc.codegen.plan import layer_names
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
 from ampc.diagnostics import error
-from ampc.ir.nodes import PPT, Cond, Dealt, Decided, First, Group, Match, Metric, Output, Phi, Source, Within
+from ampc.ir.nodes import PPT, Group, Metric, Output
 from ampc.place import usable_cores
 from ampc.runtime.extents import Extents
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.room import BLOCK, RATIO_BITS
 from ampc.runtime.tokens import QUEUE, RING
 
 Ints = npt.NDArray[np.int64]
 
 TOKENS = 256
 """Most tokens in one firing."""
+POOL_SHARE = 0.7
+"""Of the free memory that the pool may take; a larger one would only be touched if all instances in flight were the largest."""
 ROWS = 1024
 """Rows that one firing should not exceed by much: their buffers then stay in a core's cache."""
 
@@ -95,52 +100,30 @@ class Binding:
     # ------------------------------------------------------------------------------------------------ memory
 
     def _arena(self, persistent: int) -> None:
-        """Place every storage in a slot's arena and every counter in a slot's counters."""
-        offset = 0
-        for key, kind in self.program.storages.items():
-            self._cell(("off", *key), offset)
-            region, more = self._region_of(key)
-            offset += _align(self.extents.storage(kind, region, more))
-        self.arena_stride = offset
+        """Lay out an instance of each shape, and size the pool for those that are in flight at once."""
+        shapes = self.extents.shapes
+        found = parts(self.program, shapes.sizes)
+        self.domain: dict[int, Ints] = {s.id: np.maximum(shapes.spread(shapes.sizes.states(s.region)), 1) for s in self.plan.segments}
+        most = max(int(d.max()) for d in self.domain.values())
+        if most >= 1 << INDEX_BITS:
+            raise error("AMP732", f"an instance has {most} states of one kind, more than {(1 << INDEX_BITS) - 1}")
+        self.layer_counter = {name: DYNAMIC * k for k, name in enumerate(n for n in self.plan.layers if not static_count(self.plan, n))}
+        floats, words = shapes.spread(found.floats), shapes.spread(found.words)
+        self.ratio = _ratio(floats, words, shapes.counts)
+        units = _units(floats, words, self.ratio)
+        self.unit_bytes = 4 * UNIT + 8 * self.ratio / (1 << RATIO_BITS)
+        self.units = units
+        """By shape."""
+        self.layouts = np.stack([units, words, *(shapes.spread(x) for x in (*found.segments, *found.storages))], axis=1)
+        self.largest = shapes.most_of(units, self.group)
+        wanted = shapes.most_of(units, self.slots)
+        if len(units) > 1:  # blocks of different sizes leave gaps, which cost nothing until they are touched
+            wanted += wanted // 4 + self.largest
+        free = available_bytes()
+        fits = wanted if free is None else int(POOL_SHARE * free / self.unit_bytes)
+        self.pool = max(self.largest, min(wanted, fits))
         self.arena0 = persistent
-        count = 0
-        self.domain: dict[int, int] = {}
-        self.arrived: dict[int, int] = {}
-        self.pending: dict[int, int] = {}
-        self.versions: dict[tuple[int, str], int] = {}
-        for s in self.plan.segments:
-            domain = self.domain[s.id] = max(1, self.extents.most_states(s.region))
-            if domain >= 1 << INDEX_BITS:
-                raise error("AMP732", f"an instance has {domain} states of one kind, more than {(1 << INDEX_BITS) - 1}")
-            self.arrived[s.id], self.pending[s.id] = count, count + domain
-            self._cell(("pending", s.id), count + domain)
-            count += 2 * domain
-            for name in s.layers:
-                self._cell(("ver", s.id, name), count)
-                self.versions[s.id, name] = count
-                count += domain
-        self.layer_counter: dict[str, int] = {}
-        for name in self.plan.layers:
-            if not self.static_count(name):
-                self.layer_counter[name] = count
-                count += 3  # firings forward, firings backward, weight claimed so far
-        self.count_stride = count
-        self.scratch0 = self.arena0 + self.slots * self.arena_stride
-
-    def _region_of(self, key: tuple[str | int, ...]) -> tuple[int, int]:
-        """(region, 1 for a Phi at which a loop is entered or left) of the states of a storage."""
-        match key:
-            case ("v", node, _):
-                return self.graph.region_out(self.graph.by_id[int(node)]), 0
-            case ("phi", node):
-                phi = self.graph.by_id[int(node)]
-                assert isinstance(phi, Phi)
-                return phi.region, int(isinstance(phi.test, First | Within))
-            case ("g", node, _):
-                return self.graph.by_id[int(node)].region, 0
-            case ("turns", isu):
-                return self.graph.region_out(self.graph.by_id[int(isu)]), 0
-        raise AssertionError(key)
+        self.scratch0 = self.arena0 + self.pool * UNIT
 
     def _blocks(self) -> None:
         """Place the buffers of each function in a worker's scratch."""
@@ -230,41 +213,17 @@ class Binding:
         empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
 
+    def clear_pool(self) -> None:
+        """Nothing is in flight: the pool is empty."""
+        pool, blocks = self.I[H.POOL0], self.I[H.POOL0] + POOL
+        self.I[pool + M.ROVER] = self.cohorts
+        self.I[pool + M.FULL : pool + M.FLIGHT + 1] = 0
+        self.I[blocks + self.cohorts * BLOCK : blocks + (self.cohorts + 1) * BLOCK] = (0, 0, self.cohorts, self.cohorts)
+
     def limit(self, segment: int, most: int) -> None:
         """Let a firing of `segment` take at most so many messages; 0 is as many as its buffers hold."""
         record = self.I[H.SEG0] + segment * SEG + S.TAKE
         self.I[record] = min(self.take[segment], most) if most else self.take[segment]
-
-    def static_count(self, layer: str) -> bool:
-        """Whether the number of a layer's firings follows from the lengths of axes alone."""
-        return all(not self._conditional(s) for s in self.plan.segments if layer in s.layers)
-
-    def _conditional(self, segment: Segment) -> bool:
-        """Whether a segment fires only at states that some branch leads to."""
-        depth: dict[int, int] = {}
-
-        def arms(node_id: int) -> int:
-            """Branches open around a node: a Cond opens one, its Phi closes it."""
-            if node_id in depth:
-                return depth[node_id]
-            node = self.graph.by_id[node_id]
-            depth[node_id] = 0
-            if isinstance(node, Source) or not node.inputs:
-                value = 0
-            elif isinstance(node, Phi) and isinstance(node.test, First):
-                value = arms(node.inputs[0][0])
-            elif isinstance(node, Phi):
-                value = arms(node.inputs[0][0]) - 1
-            elif isinstance(node, Group):
-                value = arms(node.inputs[1][0])
-            else:
-                value = max(arms(ref[0]) for ref in node.inputs)
-            if isinstance(node, Cond) and isinstance(node.test, Match | Decided | Dealt):
-                value += 1
-            depth[node_id] = value
-            return value
-
-        return any(arms(n.id) > 0 for n in segment.nodes)
 
     def weights(self) -> npt.NDArray[np.float64]:
         """float64 [n, layers]: 1 / (firings of an instance for a layer), 1 where they are counted as they happen; 0 if no row ever reaches it."""
@@ -274,7 +233,7 @@ class Binding:
             reached = np.zeros(self.data.n, bool)
             for segment, node in found:
                 reached |= (self.extents.states(segment.region) > 0) & self._has_rows(node, name)
-            total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers) if self.static_count(name) else 1
+            total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers) if static_count(self.plan, name) else 1
             out[:, k] = reached / np.maximum(total, 1)
         return out
 
@@ -305,13 +264,16 @@ class Binding:
         head[H.COHORT0] = table.room(2 * self.cohorts)
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
-        head[H.SLOT0] = table.room(3 * self.slots)
-        head[H.COUNT0] = table.room(self.slots * self.count_stride)
+        head[H.SLOT0] = table.room(self.slots * SLOT)
+        head[H.POOL0] = table.room(POOL + (self.cohorts + 1) * BLOCK)
+        head[H.SHAPE0] = table.room(max(1, self.data.n))
+        layouts = table.room(self.layouts.size)
+        counters = table.room((self.pool * self.ratio >> RATIO_BITS) + 1)
         head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
-        lists = {s.id: table.room(max(1, 2 * len(s.layers))) for s in self.plan.segments}
+        lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
-        buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.slots * self.domain[q // 2])]}
+        buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.extents.shapes.most_of(self.domain[q // 2], self.slots))]}
         self.live = 2 * self._live_messages()
         ring = _power_of_two(self.live) if self.workers > 1 and not self.virtual else 8
         rings = [table.room(2 * ring) if k // self.workers != k % self.workers else 0 for k in range(pairs)]
@@ -322,7 +284,7 @@ class Binding:
         I = np.zeros(table.size, np.int64)  # the name it has in kernels
         head |= {
             H.WORKERS: self.workers, H.THREADS: min(self.workers, usable_cores()), H.SLOTS: self.slots, H.GROUP: self.group,
-            H.COHORTS: self.cohorts, H.ARENA0: self.arena0, H.ARENA_STRIDE: self.arena_stride, H.COUNT_STRIDE: self.count_stride,
+            H.COHORTS: self.cohorts,
             H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0, H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS,
             H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
         }  # fmt: skip
@@ -330,6 +292,10 @@ class Binding:
             I[word] = value
         for index, value in self.cells.items():
             I[index] = value
+        for word, value in ((M.UNITS, self.pool), (M.RATIO, self.ratio), (M.ARENA0, self.arena0), (M.COUNT0, counters)):
+            I[head[H.POOL0] + word] = value
+        I[layouts : layouts + self.layouts.size] = self.layouts.reshape(-1)
+        I[head[H.SHAPE0] : head[H.SHAPE0] + self.data.n] = layouts + self.extents.shapes.of * self.layouts.shape[1]
         for name, m in self.layers.items():
             for param, at in m.offsets.items():
                 for what, start in (("par", m.param), ("grad", m.grad)):
@@ -349,12 +315,11 @@ class Binding:
             I[record + S.OWNER] = self.owner_of[s.id]
             I[record + S.NEED] = need
             I[record + S.TAKE] = self.take[s.id]
-            I[record + S.ARRIVED], I[record + S.PENDING] = self.arrived[s.id], self.pending[s.id]
+            I[record + S.WIDTH] = width(s)
             I[record + S.COUNTED] = int(need > 1 or bool(s.groups))
             I[record + S.LAYERS_FROM], I[record + S.LAYERS_N] = lists[s.id], len(s.layers)
             for k, name in enumerate(s.layers):
                 I[lists[s.id] + k] = numbers[name]
-                I[lists[s.id] + len(s.layers) + k] = self.versions[s.id, name]
             for q in (2 * s.id, 2 * s.id + 1):
                 c = head[H.QUEUE0] + q * QUEUE
                 I[c + Q.BUFFER], I[c + Q.MASK] = buffers[q][0], buffers[q][1] - 1
@@ -421,16 +386,18 @@ class Binding:
 
     def _live_messages(self) -> int:
         """Most messages of one kind of direction that can be on the way at once: a ring of this size never fills."""
-        total = 0
+        shapes = self.extents.shapes
+        total = 0 * shapes.counts
         for s in self.plan.segments:
             for node_id, port in s.triggers:
                 node = self.graph.by_id[node_id]
                 elements = isinstance(node, Group) and port == 0
-                total += self.extents.most_states(node.region) if elements else self.domain[s.id]
-        return self.slots * max(1, total) + 2 * len(self.plan.layers) + 2
+                total += shapes.spread(shapes.sizes.states(node.region)) if elements else self.domain[s.id]
+        return shapes.most_of(np.maximum(total, 1), self.slots) + 2 * len(self.plan.layers) + 2
 
     def _check_memory(self, words: int) -> None:
-        need = 4 * self.floats + 8 * words + self.data.size_bytes
+        expected = min(self.pool, max(self.largest, int(self.slots * self.mean_units)))
+        need = 4 * self.floats + 8 * words + self.data.size_bytes - int((self.pool - expected) * self.unit_bytes)
         free = available_bytes()
         if free is None:
             return
@@ -438,9 +405,24 @@ class Binding:
             raise error(
                 "AMP733",
                 f"this run needs {need / 2**30:.1f} GiB of memory for {self.slots} instances in flight, and {free / 2**30:.1f} GiB are free",
-                help=f"lower `max_active_keys` (now {self.options.max_active_keys}): an instance takes up to {4 * self.arena_stride / 2**20:.2f} MiB",
+                help=f"lower `max_active_keys` (now {self.options.max_active_keys}): an instance takes {self.instance_bytes / 2**20:.2f} MiB, the largest {self.largest_bytes / 2**20:.2f} MiB",
                 exit_code=4,
             )
+
+    @property
+    def mean_units(self) -> float:
+        """Units of an instance, a mean over the data."""
+        counts = self.extents.shapes.counts
+        return float((self.units * counts).sum() / max(1, counts.sum()))
+
+    @property
+    def instance_bytes(self) -> float:
+        """Bytes of values and counters of an instance, a mean over the data."""
+        return self.mean_units * self.unit_bytes
+
+    @property
+    def largest_bytes(self) -> float:
+        return float(self.units.max()) * self.unit_bytes
 
     # ----------------------------------------------------------------------------------------------- outputs
 
@@ -478,6 +460,18 @@ class Binding:
         most = self.extents.longest[kind.rows] if kind.rows else 1
         room = max(1, self.extents.most_states(region.id)) * most
         return slice(instance * room, instance * room + int(self.extents.states(region.id)[instance]) * most)
+
+
+def _units(floats: Ints, words: Ints, ratio: int) -> Ints:
+    """Units of the pool that so many floats and words of counters take."""
+    return np.maximum(np.maximum(-(-floats // UNIT), -(-((words + 1) << RATIO_BITS) // ratio)), 1)
+
+
+def _ratio(floats: Ints, words: Ints, counts: Ints) -> int:
+    """Words of counters for each unit (times 2**RATIO_BITS) with which instances of these shapes take least memory together."""
+    each = np.maximum((words + 1) / np.maximum(-(-floats // UNIT), 1), 1e-3)
+    tried = [int(x * (1 << RATIO_BITS)) + 1 for x in np.quantile(each, (0.0, 0.25, 0.5, 0.75, 1.0))]
+    return min(tried, key=lambda r: float((_units(floats, words, r) * counts).sum()) * (4 * UNIT + 8 * r / (1 << RATIO_BITS)))
 
 
 class _Table:

@@ -5,17 +5,38 @@ All vectorised over the data set; nothing here allocates per instance.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.arena import Size, Sizes
 from ampc.data.dataset import Dataset
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Group, Type
+from ampc.ir.nodes import Group
 from ampc.ir.scope import PARENT_FIELD, POSITION_FIELD, chain, declaration
 
 Ints = npt.NDArray[np.int64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+    """of: int64 [n], the shape of each instance; counts: int64 [k], how many have it; sizes: of each shape."""
+
+    of: Ints
+    counts: Ints
+    sizes: Sizes
+
+    def spread(self, size: Size) -> Ints:
+        """Return a size as int64 [k]."""
+        return np.broadcast_to(np.asarray(size, np.int64), self.counts.shape)
+
+    def most_of(self, size: Ints, n: int) -> int:
+        """Return the sum of a size over the `n` instances in which it is largest."""
+        order = np.argsort(-size, kind="stable")
+        taken = np.diff(np.minimum(np.cumsum(self.counts[order]), n), prepend=0)
+        return int((size[order] * taken).sum()) if taken.any() else n * int(size.max())
 
 
 class Extents:
@@ -36,25 +57,35 @@ class Extents:
         """Nested axis -> most children of one element."""
         return {a.name: int(np.diff(self.data.inner[a.name]).max(initial=0)) for a in self.graph.axes if a.parent}
 
+    @cached_property
+    def shapes(self) -> Shapes:
+        """The shapes that occur: instances with equal axis lengths have one."""
+        lengths = [np.diff(self.data.axes[a.name]) for a in self.graph.axes]
+        of = np.zeros(self.data.n, np.int64)
+        for column in lengths:
+            _, of = np.unique(of * (int(column.max(initial=0)) + 1) + column, return_inverse=True)
+        counts = np.bincount(of, minlength=1)
+        example = np.zeros(len(counts), np.int64)
+        example[of] = np.arange(self.data.n)
+        of_shape = {a.name: column[example] if self.data.n else np.zeros(1, np.int64) for a, column in zip(self.graph.axes, lengths, strict=True)}
+        return Shapes(of, counts, Sizes(self.graph, of_shape, self.most))
+
+    @cached_property
+    def worst(self) -> Sizes:
+        """Sizes of an instance that is longest in every axis."""
+        return Sizes(self.graph, self.longest, self.most)
+
     def opened(self, axis: str, region: int) -> bool:
         """Whether `region` stands at an element of the parent of nested `axis`."""
-        parent = self.parent[axis]
-        return bool(parent) and any(r.axis == parent for r in chain(self.graph, region))
+        return self.worst.opened(axis, region)
 
     def most_rows(self, axis: str, region: int) -> int:
         """Most rows of a payload over `axis` at one state of `region`."""
-        if not axis:
-            return 1
-        return self.most[axis] if self.opened(axis, region) else self.longest[axis]
+        return int(self.worst.rows(axis, region))
 
-    def most_states(self, region: int, more: int = 0) -> int:
-        """Most states of a region that one instance has; `more` is added for the innermost one (a loop's Phi has one more)."""
-        total = 1
-        regions = chain(self.graph, region)
-        for r in regions:
-            extent = r.count if not r.axis else self.most_rows(r.axis, r.parent)
-            total *= extent + (more if r is regions[-1] else 0)
-        return total
+    def most_states(self, region: int) -> int:
+        """Most states of a region that one instance has."""
+        return max(int(np.max(self.shapes.sizes.states(region))), 0)
 
     def states(self, region: int) -> Ints:
         """int64 [n]: how many states of a region each instance has."""
@@ -86,10 +117,6 @@ class Extents:
             assert isinstance(node, Group)
             return self.most_members(node)
         return self.most_rows(space, region)
-
-    def storage(self, kind: Type, region: int, more: int = 0) -> int:
-        """Floats of a storage in one arena."""
-        return self.most_states(region, more) * self.most_rows(kind.rows, region) * kind.cols
 
     # ------------------------------------------------------------------------------------------------- lists
 

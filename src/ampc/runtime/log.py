@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from ampc.codegen.layout import FIRING as _FIRING
 from ampc.codegen.layout import INDEX_BITS as _INDEX_BITS
-from ampc.codegen.layout import E, H, R
+from ampc.codegen.layout import SLOT as _SLOT
+from ampc.codegen.layout import E, H, R, Z
 from ampc.runtime.native import at, kernel, now, put
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-LOG0, LOG_STRIDE, TIMES0, WORKERS, RING0, SLOT0, SLOTS, TOTAL, WORK0, WORK_STRIDE, CAP, SEGMENTS = (
+LOG0, LOG_STRIDE, TIMES0, WORKERS, RING0, SLOT0, TOTAL, WORK0, WORK_STRIDE, CAP, SEGMENTS = (
     h.value
     for h in (
-        H.LOG0, H.LOG_STRIDE, H.TIMES0, H.WORKERS, H.RING0, H.SLOT0, H.SLOTS, H.TOTAL, H.WORK0, H.WORK_STRIDE, H.CAP, H.SEGMENTS,
+        H.LOG0, H.LOG_STRIDE, H.TIMES0, H.WORKERS, H.RING0, H.SLOT0, H.TOTAL, H.WORK0, H.WORK_STRIDE, H.CAP, H.SEGMENTS,
     )
 )
 FIRINGS, TAKEN, SENT, ARRIVED, LOST, FIRINGS_ROOM, TAKEN_ROOM, SENT_ROOM, ARRIVED_ROOM = (
@@ -27,7 +28,7 @@ FIRINGS0, TAKEN0, SENT0, ARRIVED0, SENDER, START, WAITED, UPDATES, UPDATE_NS, CL
     e.value for e in (E.FIRINGS0, E.TAKEN0, E.SENT0, E.ARRIVED0, E.SENDER, E.START, E.WAITED, E.UPDATES, E.UPDATE_NS, E.CLOCK)
 )
 BUFFER, MASK, RING_TAIL, RING_STAGED = (r.value for r in (R.BUFFER, R.MASK, R.TAIL, R.STAGED))
-FIRING, INDEX_BITS = _FIRING, _INDEX_BITS
+FIRING, INDEX_BITS, SLOT, POSITION = _FIRING, _INDEX_BITS, _SLOT, Z.POSITION.value
 RING = 32
 SHIFT = 40
 """Of the worker's number in a word that holds another number too."""
@@ -142,4 +143,4 @@ def note_retired(I, w, n):
     time = now(I, I[LOG0] + w * I[LOG_STRIDE] + CLOCK)
     block = I[WORK0] + w * I[WORK_STRIDE]
     for i in range(n):
-        put(I, I[TIMES0] + I[TOTAL] + at(I, I[SLOT0] + I[SLOTS] + at(I, block + i)), time)
+        put(I, I[TIMES0] + I[TOTAL] + at(I, I[SLOT0] + at(I, block + i) * SLOT + POSITION), time)

@@ -22,12 +22,13 @@ from ampc.runtime.half import to_half
 from ampc.runtime.log import begin_firing, begin_update, end_firing, end_update
 from ampc.runtime.native import F0, F1, at, copy, gemm, kernel, put
 from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add, zero
+from ampc.runtime.tokens import COUNTERS, SLOT, SLOT0, counters
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, COUNT0, COUNT_STRIDE, UPDATE, SYNC = (
-    h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.COUNT0, H.COUNT_STRIDE, H.UPDATE, H.SYNC)
+WORK0, WORK_STRIDE, CAP, LAYER0, LAYERS, HYPER0, WEIGHT0, UPDATE, SYNC = (
+    h.value for h in (H.WORK0, H.WORK_STRIDE, H.CAP, H.LAYER0, H.LAYERS, H.HYPER0, H.WEIGHT0, H.UPDATE, H.SYNC)
 )
 STASH, STASH_DEPTH, APPLIED, HALF = L.STASH.value, L.STASH_DEPTH.value, L.APPLIED.value, L.HALF.value
 VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS, COLS, COUNTER, UPDATES = (
@@ -54,13 +55,13 @@ NEARLY = 1 - 1e-6
 
 
 @kernel()
-def note_versions(I, w, n, layer, ver):
+def note_versions(I, w, n, layer, segment, word):
     """Remember for each token the layer's version at its forward firing."""
     block = I[WORK0] + w * I[WORK_STRIDE]
     cap = I[CAP]
     version = at(I, I[LAYER0] + layer * LAYER + VERSION)
     for i in range(n):
-        put(I, I[COUNT0] + at(I, block + i) * I[COUNT_STRIDE] + ver + at(I, block + cap + i), version)
+        put(I, counters(I, at(I, block + i), segment, at(I, block + cap + i)) + word, version)
 
 
 @kernel()
@@ -71,7 +72,7 @@ def count_forward(I, D, w, n, layer):
         return
     block = I[WORK0] + w * I[WORK_STRIDE]
     for i in range(n):
-        p = I[COUNT0] + at(I, block + i) * I[COUNT_STRIDE] + counter
+        p = at(I, I[SLOT0] + at(I, block + i) * SLOT + COUNTERS) + counter
         put(I, p, at(I, p) + 1)
 
 
@@ -82,7 +83,7 @@ def weight_of(I, D, layer, slot, inst):
     counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
     if counter < 0:
         return share
-    return share / max(1, at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + counter))
+    return share / max(1, at(I, at(I, I[SLOT0] + slot * SLOT + COUNTERS) + counter))
 
 
 @kernel(returns=types.float64)
@@ -95,7 +96,7 @@ def claim(I, D, layer, slot, inst):
     counter = at(I, I[LAYER0] + layer * LAYER + COUNTER)
     if counter < 0:
         return weight_of(I, D, layer, slot, inst)
-    p = I[COUNT0] + slot * I[COUNT_STRIDE] + counter
+    p = at(I, I[SLOT0] + slot * SLOT + COUNTERS) + counter
     answered = at(I, p + 1) + 1
     put(I, p + 1, answered)
     due = answered * WHOLE // max(1, at(I, p))
@@ -107,7 +108,7 @@ def claim(I, D, layer, slot, inst):
 
 
 @kernel()
-def settle(F, I, D, w, n, layer, ver):
+def settle(F, I, D, w, n, layer, segment, word):
     """After a backward firing: count its weight and its staleness; update the layer if it has gathered enough."""
     block = I[WORK0] + w * I[WORK_STRIDE]
     cap = I[CAP]
@@ -119,7 +120,7 @@ def settle(F, I, D, w, n, layer, ver):
     age = 0
     for i in range(n):
         slot = at(I, block + i)
-        stale = version - at(I, I[COUNT0] + slot * I[COUNT_STRIDE] + ver + at(I, block + cap + i))
+        stale = version - at(I, counters(I, slot, segment, at(I, block + cap + i)) + word)
         p = histogram + (stale if stale < BINS else BINS - 1)
         put(I, p, at(I, p) + 1)
         age += stale
@@ -197,7 +198,7 @@ def unfold(F, I, layer):
 
 
 @kernel(returns=types.int64)
-def weights_at(I, w, layer, ver):
+def weights_at(I, w, layer, segment, word):
     """Where the parameters lie that a backward firing is to use: those of now, or (stashed) those of its tokens' forward.
 
     All tokens of a firing have one version then (`worker.same_version`). What is older than the stash gets the oldest version there.
@@ -209,7 +210,7 @@ def weights_at(I, w, layer, ver):
     if depth == CORRECTED:
         return at(I, record + STASH)
     block = I[WORK0] + w * I[WORK_STRIDE]
-    version = at(I, I[COUNT0] + at(I, block) * I[COUNT_STRIDE] + ver + at(I, block + I[CAP]))
+    version = at(I, counters(I, at(I, block), segment, at(I, block + I[CAP])) + word)
     now = at(I, record + VERSION)
     if version == now:
         return at(I, record + PARAM)

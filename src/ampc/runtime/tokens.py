@@ -6,25 +6,29 @@ are orders to layers. Counters and queues of a segment are touched by its owner 
 
 from __future__ import annotations
 
+from numba import njit
+
 from ampc.codegen.layout import BIG as _BIG
 from ampc.codegen.layout import INDEX_BITS as _INDEX_BITS
 from ampc.codegen.layout import SEG as _SEG
-from ampc.codegen.layout import H, Q, R, S
-from ampc.runtime.native import at, kernel, load_acquire, put, store_release
+from ampc.codegen.layout import SLOT as _SLOT
+from ampc.codegen.layout import A, H, Q, R, S, Z
+from ampc.runtime.native import KERNEL, at, kernel, load_acquire, put, store_release
 from ampc.runtime.rows import finite
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-WORKERS, SLOTS, SLOT0, SEG0, QUEUE0, RING0, COUNT0, COUNT_STRIDE, WORK0, WORK_STRIDE, CAP = (
-    h.value for h in (H.WORKERS, H.SLOTS, H.SLOT0, H.SEG0, H.QUEUE0, H.RING0, H.COUNT0, H.COUNT_STRIDE, H.WORK0, H.WORK_STRIDE, H.CAP)
+WORKERS, SLOTS, SLOT0, SEG0, QUEUE0, RING0, WORK0, WORK_STRIDE, CAP = (
+    h.value for h in (H.WORKERS, H.SLOTS, H.SLOT0, H.SEG0, H.QUEUE0, H.RING0, H.WORK0, H.WORK_STRIDE, H.CAP)
 )
+INSTANCE, POSITION, COUNTERS, LAYOUT, PARTS = Z.INSTANCE.value, Z.POSITION.value, Z.COUNTERS.value, Z.LAYOUT.value, A.PARTS.value
 OUTBOX, OUTBOX_ROOM = H.OUTBOX.value, H.OUTBOX_ROOM.value
 SEGMENTS, LAYERS, ERROR, NONFINITE, NONFINITE_COUNT = (h.value for h in (H.SEGMENTS, H.LAYERS, H.ERROR, H.NONFINITE, H.NONFINITE_COUNT))
-OWNER, NEED, ARRIVED, PENDING, COUNTED = (s.value for s in (S.OWNER, S.NEED, S.ARRIVED, S.PENDING, S.COUNTED))
+OWNER, NEED, WIDTH, COUNTED = S.OWNER.value, S.NEED.value, S.WIDTH.value, S.COUNTED.value
 BUFFER, MASK, HEAD, TAIL = (q.value for q in (Q.BUFFER, Q.MASK, Q.HEAD, Q.TAIL))
 RING_TAIL, RING_STAGED, RING_SEEN, RING_HEAD = (r.value for r in (R.TAIL, R.STAGED, R.SEEN_HEAD, R.HEAD))
-SEG, BIG, INDEX_BITS = _SEG, _BIG, _INDEX_BITS
+SEG, BIG, SLOT, INDEX_BITS = _SEG, _BIG, _SLOT, _INDEX_BITS
 INDEX_MASK = (1 << INDEX_BITS) - 1
 SLOT_MASK = (1 << 20) - 1
 QUEUE_SHIFT = 48
@@ -48,19 +52,25 @@ def ready(I, w, q, slot, idx):
     put(I, c + TAIL, tail + 1)
 
 
+@njit(**KERNEL)
+def counters(I, slot, segment, idx):
+    """Where the counters of a state are: arrivals, unanswered messages, versions of the segment's layers."""
+    record = I[SLOT0] + slot * SLOT
+    return at(I, record + COUNTERS) + at(I, at(I, record + LAYOUT) + PARTS + segment) + idx * at(I, I[SEG0] + segment * SEG + WIDTH)
+
+
 @kernel()
 def arrive(I, w, q, slot, idx, amount):
     """Count a message to a segment of this worker; the token is ready once all have come."""
     record = I[SEG0] + (q >> 1) * SEG
-    counters = I[COUNT0] + slot * I[COUNT_STRIDE]
     if q & 1:
-        p = counters + at(I, record + PENDING) + idx
+        p = counters(I, slot, q >> 1, idx) + 1
         left = at(I, p) - 1
         put(I, p, left)
         if left == 0:
             ready(I, w, q, slot, idx)
     elif at(I, record + COUNTED):
-        p = counters + at(I, record + ARRIVED) + idx
+        p = counters(I, slot, q >> 1, idx)
         total = at(I, p) + amount
         put(I, p, total)
         if total == at(I, record + NEED) * BIG:

@@ -19,9 +19,11 @@ from ampc.runtime.native import (
 )  # fmt: skip
 from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
+from ampc.runtime.room import ARENA, BLOCK, POOL, POOL0, START, give_room, note_flight, settle_in, size_of, take_room
+from ampc.runtime.room import FULL as NO_ROOM
 from ampc.runtime.tokens import (
-    BUFFER, CAP, COUNT0, COUNT_STRIDE, ERROR, HEAD, INDEX_BITS, INDEX_MASK, LAYERS, MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
-    RING_TAIL, SEG, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, pass_on, publish, ready,
+    BUFFER, CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, LAYERS, MASK, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
+    RING_TAIL, SEG, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, counters, pass_on, publish, ready,
 )  # fmt: skip
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -30,9 +32,8 @@ from ampc.runtime.tokens import (
 STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL, THREADS = (
     h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL, H.THREADS)
 )
-GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, ARENA0, ARENA_STRIDE, LAYER0, HYPER0, SCHEDULE, RANDOM = (
-    h.value
-    for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.ARENA0, H.ARENA_STRIDE, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
+GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, LAYER0, HYPER0, SCHEDULE, RANDOM = (
+    h.value for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
 )
 LOG0 = H.LOG0.value
 TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
@@ -141,35 +142,41 @@ def admit(F, I, D, w):
     while I[IDLE] > 0 and I[ADMITTED] < total:
         if I[SYNC] == 1 and I[IN_BATCH] >= I[BATCH]:
             break
-        admit_cohort(I, w)
+        if admit_cohort(I, w) == 0:
+            break
         did = 1
     return did
 
 
 @njit(**KERNEL)
 def admit_cohort(I, w):
-    """Admit the next instances of the order into an idle cohort."""
-    I[IDLE] -= 1
-    cohort = at(I, I[COHORT0] + I[COHORTS] + I[IDLE])
+    """Admit the next instances of the order into an idle cohort, if there is room for them; return whether there was."""
+    if at(I, I[POOL0] + NO_ROOM) == 1:
+        return 0
+    cohort = at(I, I[COHORT0] + I[COHORTS] + I[IDLE] - 1)
+    first = I[ADMITTED]
+    units = 0
     k = 0
-    while k < I[GROUP] and I[ADMITTED] < I[TOTAL]:
-        position = I[ADMITTED]
-        if k > 0 and (at(I, I[BREAKS0] + position) == 1 or (I[SYNC] == 1 and I[IN_BATCH] >= I[BATCH])):
+    while k < I[GROUP] and first + k < I[TOTAL]:
+        if k > 0 and (at(I, I[BREAKS0] + first + k) == 1 or (I[SYNC] == 1 and I[IN_BATCH] + k >= I[BATCH])):
             break
-        slot = cohort * I[GROUP] + k
-        put(I, I[SLOT0] + slot, at(I, I[ORDER0] + position))
-        put(I, I[SLOT0] + I[SLOTS] + slot, position)
-        put(I, I[SLOT0] + 2 * I[SLOTS] + slot, position)
-        counters = I[COUNT0] + slot * I[COUNT_STRIDE]
-        for j in range(I[COUNT_STRIDE]):
-            put(I, counters + j, 0)
-        ready(I, w, 0, slot, 0)
-        I[ADMITTED] += 1
-        I[IN_BATCH] += I[SYNC]
+        units += size_of(I, at(I, I[ORDER0] + first + k))
         k += 1
+    if take_room(I, cohort, units) == 0:
+        return 0
+    start = at(I, I[POOL0] + POOL + cohort * BLOCK + START)
+    for position in range(first, first + k):
+        slot = cohort * I[GROUP] + position - first
+        start = settle_in(I, slot, at(I, I[ORDER0] + position), position, start)
+        ready(I, w, 0, slot, 0)
+    I[IDLE] -= 1
+    I[ADMITTED] += k
+    I[IN_BATCH] += I[SYNC] * k
     put(I, I[COHORT0] + cohort, k)
+    note_flight(I)
     if I[LOG0] > 0:
-        note_admitted(I, w, I[ADMITTED] - k, k)
+        note_admitted(I, w, first, k)
+    return 1
 
 
 @njit(**KERNEL)
@@ -180,11 +187,12 @@ def retire(I, w, n):
     block = I[WORK0] + w * I[WORK_STRIDE]
     for i in range(n):
         slot = at(I, block + i)
-        put(I, I[ORDER0] + I[TOTAL] + at(I, I[SLOT0] + I[SLOTS] + slot), 1)
+        put(I, I[ORDER0] + I[TOTAL] + at(I, I[SLOT0] + slot * SLOT + POSITION), 1)
         cohort = slot // I[GROUP]
         left = at(I, I[COHORT0] + cohort) - 1
         put(I, I[COHORT0] + cohort, left)
         if left == 0:
+            give_room(I, cohort)
             put(I, I[COHORT0] + I[COHORTS] + I[IDLE], cohort)
             I[IDLE] += 1
     store_release(I, DONE, I[DONE] + n)
@@ -248,7 +256,7 @@ def until_update(I, D, q, n):
         for i in range(n):
             token = at(I, at(I, c + BUFFER) + ((at(I, c + HEAD) + i) & at(I, c + MASK)))
             slot = token >> INDEX_BITS
-            total += weight_of(I, D, layer, slot, at(I, I[SLOT0] + slot))
+            total += weight_of(I, D, layer, slot, at(I, I[SLOT0] + slot * SLOT + INSTANCE))
             if total >= goal:
                 n = i + 1
                 break
@@ -265,11 +273,10 @@ def same_version(I, D, q, n):
         layer = I[LAYER0] + at(I, first + k) * LAYER
         if at(I, layer + STASH_DEPTH) <= 0:
             continue
-        ver = at(I, first + at(I, record + LAYERS_N) + k)
         version = 0
         for i in range(n):
             token = at(I, at(I, c + BUFFER) + ((at(I, c + HEAD) + i) & at(I, c + MASK)))
-            v = at(I, I[COUNT0] + (token >> INDEX_BITS) * I[COUNT_STRIDE] + ver + (token & INDEX_MASK))
+            v = at(I, counters(I, token >> INDEX_BITS, q >> 1, token & INDEX_MASK) + 2 + k)
             if i == 0:
                 version = v
             elif v != version:
@@ -297,8 +304,8 @@ def take(I, D, w, q):
         slot = token >> INDEX_BITS
         put(I, block + i, slot)
         put(I, block + cap + i, token & INDEX_MASK)
-        put(I, block + 2 * cap + i, at(I, I[SLOT0] + slot))
-        put(I, block + 3 * cap + i, I[ARENA0] + slot * I[ARENA_STRIDE])
+        put(I, block + 2 * cap + i, at(I, I[SLOT0] + slot * SLOT + INSTANCE))
+        put(I, block + 3 * cap + i, at(I, I[SLOT0] + slot * SLOT + ARENA))
     put(I, c + HEAD, head + n)
     put(I, c + FIRED, at(I, c + FIRED) + 1)
     put(I, c + TAKEN, at(I, c + TAKEN) + n)

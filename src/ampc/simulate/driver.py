@@ -17,7 +17,8 @@ from ampc.codegen.layout import H, L
 from ampc.runtime import optimizer, tokens
 from ampc.runtime.native import ENTRY, FIRE, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
 from ampc.runtime.tokens import (
-    CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, OWNER, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT0, SLOT_MASK, SLOTS, TAIL, WORK0, arrive,
+    CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL,
+    WORK0, arrive,
 )  # fmt: skip
 from ampc.runtime.worker import ADMITTED, ENOUGH, FIRST, FULL, GROUP, LAYER0, ROWS, STOP, admit, order, retire, take
 from ampc.simulate import core, tables
@@ -77,7 +78,7 @@ def firing_seconds(I, costs, q, n):
 def message_bytes(I, costs, q, to, slot):
     """What a message from a firing of queue q to queue `to` weighs."""
     record = costs.pair[q, to]
-    instance = at(I, I[SLOT0] + slot)
+    instance = at(I, I[SLOT0] + slot * SLOT + INSTANCE)
     size = costs.carry[record]
     for e in range(costs.carry_first[record], costs.carry_first[record + 1]):
         size += costs.carry_per_row[e] * costs.rows[costs.carry_space[e], instance]
@@ -218,7 +219,7 @@ def note_taken(I, log, n):
 @njit(**EXACT)
 def note_retired(I, log, n, time):
     for i in range(n):
-        log.retired[at(I, I[SLOT0] + I[SLOTS] + at(I, I[WORK0] + i))] = time
+        log.retired[at(I, I[SLOT0] + at(I, I[WORK0] + i) * SLOT + POSITION)] = time
 
 
 @njit(**EXACT)

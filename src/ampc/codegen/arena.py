@@ -1,0 +1,173 @@
+"""What an instance in flight takes: its values in F and its counters in I, as functions of how long its axes are.
+
+One set of rules for data (integer arrays, an entry for each shape that occurs), for the longest instance and for the mean one (numbers), so that
+what `ampc compile` predicts is what a run sets aside. Knows nothing of where instances lie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ampc.codegen.kernels import Program
+from ampc.codegen.layout import Key
+from ampc.codegen.plan import Plan, Segment
+from ampc.ir.graph import Graph
+from ampc.ir.nodes import Cond, Dealt, Decided, First, Group, Match, Phi, Region, Source, Type, Within
+from ampc.ir.scope import chain
+from ampc.place import Statistics
+
+Size = Any
+"""A number, or an array of numbers by shape."""
+
+LINE = 16
+"""Floats to which each storage is rounded up: parts that two workers write then share no cache line."""
+DYNAMIC = 3
+"""Counters of a layer whose firings are counted as they happen: forward, backward, weight claimed so far."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes of one instance or of many: `lengths` axis -> elements of an instance; `most` nested axis -> most children of one element."""
+
+    graph: Graph
+    lengths: Mapping[str, Size]
+    most: Mapping[str, Size]
+
+    def opened(self, axis: str, region: int) -> bool:
+        """Whether `region` stands at an element of the parent of nested `axis`."""
+        parent = next(a.parent for a in self.graph.axes if a.name == axis)
+        return bool(parent) and any(r.axis == parent for r in chain(self.graph, region))
+
+    def rows(self, axis: str, region: int) -> Size:
+        """Room for the rows of a payload over `axis` at one state of `region`."""
+        if not axis:
+            return 1
+        return self.most[axis] if self.opened(axis, region) else self.lengths[axis]
+
+    def _extent(self, region: Region) -> Size:
+        return region.count if not region.axis else self.rows(region.axis, region.parent)
+
+    def states(self, region: int, more: int = 0) -> Size:
+        """Room for the states of a region; `more` is added for the innermost one (a loop's Phi has one more)."""
+        total: Size = 1
+        regions = chain(self.graph, region)
+        for r in regions:
+            total = total * (self._extent(r) + (more if r is regions[-1] else 0))
+        return total
+
+    def storage(self, kind: Type, region: int, more: int = 0) -> Size:
+        """Floats of a storage."""
+        return self.states(region, more) * self.rows(kind.rows, region) * kind.cols
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Where the parts of an instance begin: of each storage in its floats, of each segment's counters in its words; and how many there are."""
+
+    storages: tuple[Size, ...]
+    segments: tuple[Size, ...]
+    floats: Size
+    words: Size
+
+
+def parts(program: Program, sizes: Sizes) -> Parts:
+    """Return the layout of an instance. For numbers that are means, what is rounded up to a line counts as half a line more."""
+    storages, floats = [], 0 * next(iter(sizes.lengths.values()), 0)
+    for key, kind in program.storages.items():
+        storages.append(floats)
+        floats = floats + _lines(sizes.storage(kind, *region_of(program.plan.graph, key)), kind.cols)
+    segments, words = [], counted(program.plan) + 0 * floats
+    for s in program.plan.segments:
+        segments.append(words)
+        words = words + width(s) * _at_least_one(sizes.states(s.region))
+    return Parts(tuple(storages), tuple(segments), floats, words)
+
+
+def width(segment: Segment) -> int:
+    """Counters of a state: arrivals, unanswered messages, and the version of each layer at the forward firing."""
+    return 2 + len(segment.layers)
+
+
+def counted(plan: Plan) -> int:
+    """Words before the counters of the first segment: those of layers whose firings are counted as they happen."""
+    return DYNAMIC * sum(not static_count(plan, name) for name in plan.layers)
+
+
+def _lines(floats: Size, cols: int) -> Size:
+    if isinstance(floats, float):
+        return floats if cols % LINE == 0 else floats + LINE / 2
+    return (floats + LINE - 1) // LINE * LINE
+
+
+def _at_least_one(states: Size) -> Size:
+    return states + (states == 0)
+
+
+def region_of(graph: Graph, key: Key) -> tuple[int, int]:
+    """(region, 1 for a Phi at which a loop is entered or left) of the states of a storage."""
+    match key:
+        case ("v", node, _):
+            return graph.region_out(graph.by_id[int(node)]), 0
+        case ("phi", node):
+            phi = graph.by_id[int(node)]
+            assert isinstance(phi, Phi)
+            return phi.region, int(isinstance(phi.test, First | Within))
+        case ("g", node, _):
+            return graph.by_id[int(node)].region, 0
+        case ("turns", isu):
+            return graph.region_out(graph.by_id[int(isu)]), 0
+    raise AssertionError(key)
+
+
+def predicted_bytes(program: Program, statistics: Statistics) -> tuple[float, float]:
+    """Return the bytes of values and counters of (a mean instance, one that is longest in every axis).
+
+    The mean is exact where nothing has one axis inside another of the same instance (a loop over pairs): there it counts as if lengths were equal.
+    """
+    graph = program.plan.graph
+    mean, longest = {}, {}
+    for a in graph.axes:  # an axis comes after its parent
+        known = statistics.axes[a.name]
+        mean[a.name] = float(known.mean) * (mean[a.parent] if a.parent else 1.0)
+        longest[a.name] = int(known.max) * (longest[a.parent] if a.parent else 1)
+    most = {a.name: int(statistics.axes[a.name].max) for a in graph.axes if a.parent}
+    found = [parts(program, Sizes(graph, lengths, most)) for lengths in (mean, longest)]
+    return (4.0 * found[0].floats + 8.0 * found[0].words, float(4 * found[1].floats + 8 * found[1].words))
+
+
+def static_count(plan: Plan, layer: str) -> bool:
+    """Whether the number of a layer's firings follows from the lengths of axes alone."""
+    return all(not _conditional(plan.graph, s) for s in plan.segments if layer in s.layers)
+
+
+def _conditional(graph: Graph, segment: Segment) -> bool:
+    """Whether a segment fires only at states that some branch leads to."""
+    depth: dict[int, int] = {}
+
+    def arms(node_id: int) -> int:
+        """Branches open around a node: a Cond opens one, its Phi closes it."""
+        if node_id in depth:
+            return depth[node_id]
+        node = graph.by_id[node_id]
+        depth[node_id] = 0
+        if isinstance(node, Source) or not node.inputs:
+            value = 0
+        elif isinstance(node, Phi) and isinstance(node.test, First):
+            value = arms(node.inputs[0][0])
+        elif isinstance(node, Phi):
+            value = arms(node.inputs[0][0]) - 1
+        elif isinstance(node, Group):
+            value = arms(node.inputs[1][0])
+        else:
+            value = max(arms(ref[0]) for ref in node.inputs)
+        if isinstance(node, Cond) and isinstance(node.test, Match | Decided | Dealt):
+            value += 1
+        depth[node_id] = value
+        return value
+
+    return any(arms(n.id) > 0 for n in segment.nodes)
+
+
+__all__ = ["Parts", "Sizes", "counted", "parts", "predicted_bytes", "region_of", "static_count", "width"]
