@@ -100,15 +100,17 @@ def _swap(temporary: Path, out: Path) -> None:
 
 def contents(done: Compilation, manifest: Manifest) -> dict[str, bytes]:
     """Return file name -> content of everything that goes into the folder. The picture is left out where nothing can draw it."""
-    from ampc.codegen import kernel_text
+    from ampc.codegen import generated, memory_report
 
     drawing = view.dot(manifest.graph, manifest.placement, manifest.target)
+    program = generated(manifest.graph, manifest.placement)
     files = {
         FILE_NAME: to_bytes(manifest),
-        "kernels.py": kernel_text(manifest.graph, manifest.placement).encode(),
+        "kernels.py": program.text.encode(),
         "graph.dot": drawing.encode(),
         "report/cost.json": _json(cost_report(manifest)),
         "report/placement.json": _json(placement_report(manifest.placement, manifest)),
+        "report/memory.json": _json(memory_report(program, manifest.statistics)),
         "report/passes.json": _json(passes_report(done.graphs)),
     }
     if view.renderer("svg") is not None:

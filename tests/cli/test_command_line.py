@@ -142,6 +142,7 @@ def test_compile_writes_the_folder(ampc: Any) -> None:
     folder = Path("list_reduction.ampx")
     assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} >= {
         "manifest.json", "kernels.py", "graph.dot", "graph.svg", "report/cost.json", "report/placement.json", "report/passes.json",
+        "report/memory.json",
     }
     for report in folder.glob("report/*.json"):
         json.loads(report.read_text())

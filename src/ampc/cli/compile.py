@@ -315,10 +315,24 @@ def _summary(done: Compilation, folder: Path) -> str:
     parameters = sum(x.parameters for x in _layer_costs(done).values())
     lines = [f"compiled {m.name}: {len(m.graph.nodes)} nodes, {len(m.graph.layers)} layers, {parameters:,} parameters"]
     lines += ["  " + line for line in placement_table(done).splitlines()]
+    lines.append("  " + _memory_line(_memory(folder)))
     for what, name in (("manifest", "manifest.json"), ("kernels", "kernels.py"), ("picture", "graph.svg"), ("reports", "report")):
         if (folder / name).exists():
             lines.append(f"  {what:9} {printable(str(folder / name))}")
     return "\n".join(lines)
+
+
+def _memory(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "report/memory.json").read_text())
+    return found
+
+
+def _memory_line(m: dict[str, Any]) -> str:
+    basis = "the data" if m["statistics"] == "data" else "guessed lengths"
+    return (
+        f"an instance in flight takes {m['instance_bytes']:,} bytes (mean of {basis}), the largest {m['largest_bytes']:,}; "
+        f"{m['number']:,} take {m['in_flight_bytes']:,}"
+    )
 
 
 def _summary_json(done: Compilation, folder: Path) -> str:
@@ -329,7 +343,7 @@ def _summary_json(done: Compilation, folder: Path) -> str:
     return json.dumps({
         "model": m.name, "folder": str(folder), "manifest": str(folder / "manifest.json"), "digest": m.digest(), "nodes": len(m.graph.nodes),
         "layers": len(m.graph.layers), "parameters": sum(x.parameters for x in _layer_costs(done).values()),
-        "placement": placement_report(m.placement, m),
+        "placement": placement_report(m.placement, m), "memory": _memory(folder),
     }, indent=1)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ampc.codegen.kernels import Program
-from ampc.codegen.layout import Key
+from ampc.codegen.layout import FLOATS, WORDS, Key
 from ampc.codegen.plan import Plan, Segment
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Cond, Dealt, Decided, First, Group, Match, Phi, Region, Source, Type, Within
@@ -21,8 +21,7 @@ from ampc.place import Statistics
 Size = Any
 """A number, or an array of numbers by shape."""
 
-LINE = 16
-"""Floats to which each storage is rounded up: parts that two workers write then share no cache line."""
+# Each storage and all counters are rounded up to a cache line: parts that two workers write then share none.
 DYNAMIC = 3
 """Counters of a layer whose firings are counted as they happen: forward, backward, weight claimed so far."""
 
@@ -73,16 +72,16 @@ class Parts:
 
 
 def parts(program: Program, sizes: Sizes) -> Parts:
-    """Return the layout of an instance. For numbers that are means, what is rounded up to a line counts as half a line more."""
+    """Return the layout of an instance. For numbers that are means, what is rounded up to a cache line counts as half a line more."""
     storages, floats = [], 0 * next(iter(sizes.lengths.values()), 0)
     for key, kind in program.storages.items():
         storages.append(floats)
-        floats = floats + _lines(sizes.storage(kind, *region_of(program.plan.graph, key)), kind.cols)
+        floats = floats + _lines(sizes.storage(kind, *region_of(program.plan.graph, key)), FLOATS, kind.cols)
     segments, words = [], counted(program.plan) + 0 * floats
     for s in program.plan.segments:
         segments.append(words)
         words = words + width(s) * _at_least_one(sizes.states(s.region))
-    return Parts(tuple(storages), tuple(segments), floats, words)
+    return Parts(tuple(storages), tuple(segments), floats, _lines(words, WORDS, 1))
 
 
 def width(segment: Segment) -> int:
@@ -95,10 +94,11 @@ def counted(plan: Plan) -> int:
     return DYNAMIC * sum(not static_count(plan, name) for name in plan.layers)
 
 
-def _lines(floats: Size, cols: int) -> Size:
-    if isinstance(floats, float):
-        return floats if cols % LINE == 0 else floats + LINE / 2
-    return (floats + LINE - 1) // LINE * LINE
+def _lines(size: Size, line: int, step: int) -> Size:
+    """Return a size that grows by `step` rounded up to lines; that of a mean by half a line."""
+    if isinstance(size, float):
+        return size if step % line == 0 else size + line / 2
+    return (size + line - 1) // line * line
 
 
 def _at_least_one(states: Size) -> Size:
@@ -127,10 +127,12 @@ def predicted_bytes(program: Program, statistics: Statistics) -> tuple[float, fl
     The mean is exact where nothing has one axis inside another of the same instance (a loop over pairs): there it counts as if lengths were equal.
     """
     graph = program.plan.graph
-    mean, longest = {}, {}
+    mean: dict[str, Size] = {}
+    longest: dict[str, Size] = {}
     for a in graph.axes:  # an axis comes after its parent
         known = statistics.axes[a.name]
-        mean[a.name] = float(known.mean) * (mean[a.parent] if a.parent else 1.0)
+        each = int(known.max) if known.mean == known.max else float(known.mean)  # an integer is exact
+        mean[a.name] = each * (mean[a.parent] if a.parent else 1)
         longest[a.name] = int(known.max) * (longest[a.parent] if a.parent else 1)
     most = {a.name: int(statistics.axes[a.name].max) for a in graph.axes if a.parent}
     found = [parts(program, Sizes(graph, lengths, most)) for lengths in (mean, longest)]

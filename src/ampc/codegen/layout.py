@@ -51,8 +51,10 @@ class H(IntEnum):
     ORDER0 = auto()
     BREAKS0 = auto()
     """I: 1 at each position of the order where a new group must begin."""
-    POOL0 = auto()
-    """I: words of the pool that instances in flight lie in, see `M`; then a record of 4 words for each cohort and one more, see `room`."""
+    VALUES0 = auto()
+    """I: words of the pool in which the values of instances in flight lie, see `M`; then a record for each cohort and one more, see `room`."""
+    COUNTS0 = auto()
+    """I: the same of their counters."""
     SHAPE0 = auto()
     """I: where the layout of instance i is, see `A`."""
     SLOT0 = auto()
@@ -140,34 +142,31 @@ class Z(IntEnum):
 class A(IntEnum):
     """Words of the layout of a shape: all instances with equal axis lengths have one."""
 
-    UNITS = 0
-    """Of the pool."""
-    WORDS = 1
-    """Of counters."""
+    VALUES = 0
+    """Lines of values."""
+    COUNTS = 1
+    """Lines of counters."""
     PARTS = 2
     """Where the counters of each segment begin in the slot's, then where each storage begins in its arena."""
 
 
 class M(IntEnum):
-    """Words of the pool at POOL0, the Source's owner's own. A unit is UNIT floats of F and, on average, RATIO / 2**20 words of counters."""
+    """Words of a pool, the Source's owner's own. It is given out by lines: FLOATS floats of F, or WORDS words of I."""
 
-    UNITS = 0
-    RATIO = 1
-    ARENA0 = 2
-    """F: where the pool begins."""
-    COUNT0 = 3
-    """I: where its counters begin."""
-    ROVER = 4
+    LINES = 0
+    START = 1
+    """F or I: where it begins."""
+    ROVER = 2
     """The block of a cohort after which a gap is looked for."""
-    FULL = 5
+    FULL = 3
     """1: nothing has retired since no room was found."""
-    LIVE = 6
-    """Units in use."""
-    PEAK = 7
-    """Most units that were in use in this pass."""
-    HIGH = 8
-    """Units up to the last one that this pass has used."""
-    FLIGHT = 9
+    LIVE = 4
+    """Lines in use."""
+    PEAK = 5
+    """Most lines that were in use in this pass."""
+    HIGH = 6
+    """Lines up to the last one that this pass has used."""
+    FLIGHT = 7
     """Most instances that were in flight in this pass."""
 
 
@@ -337,8 +336,10 @@ class E(IntEnum):
 
 LOG = 24
 SLOT = 8
-POOL = 16
-UNIT = 16
+POOL = 8
+LINE_BYTES = 64
+"""A cache line."""
+FLOATS, WORDS = LINE_BYTES // 4, LINE_BYTES // 8
 FIRING = 5
 SEG = 8
 LAYER = 24

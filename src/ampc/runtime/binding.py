@@ -15,7 +15,9 @@ import numpy.typing as npt
 from ampc.codegen.arena import DYNAMIC, parts, static_count, width
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
-from ampc.codegen.layout import FIRST_CELL, FOLD, HYPER, INDEX_BITS, LAYER, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, UNIT, G, H, L, M, Q, R, S, T
+from ampc.codegen.layout import (
+    FIRST_CELL, FLOATS, FOLD, HYPER, INDEX_BITS, LAYER, LINE_BYTES, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, WORDS, G, H, L, M, Q, R, S, T,
+)  # fmt: skip
 from ampc.codegen.plan import layer_names
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
@@ -23,8 +25,9 @@ from ampc.diagnostics import error
 from ampc.ir.nodes import PPT, Group, Metric, Output
 from ampc.place import usable_cores
 from ampc.runtime.extents import Extents
+from ampc.runtime.events import InFlight
 from ampc.runtime.options import EngineOptions
-from ampc.runtime.room import BLOCK, RATIO_BITS
+from ampc.runtime.room import BLOCK
 from ampc.runtime.tokens import QUEUE, RING
 
 Ints = npt.NDArray[np.int64]
@@ -32,7 +35,7 @@ Ints = npt.NDArray[np.int64]
 TOKENS = 256
 """Most tokens in one firing."""
 POOL_SHARE = 0.7
-"""Of the free memory that the pool may take; a larger one would only be touched if all instances in flight were the largest."""
+"""Of the free memory that a pool may take; a larger one would only be touched if all instances in flight were the largest."""
 ROWS = 1024
 """Rows that one firing should not exceed by much: their buffers then stay in a core's cache."""
 
@@ -108,22 +111,24 @@ class Binding:
         if most >= 1 << INDEX_BITS:
             raise error("AMP732", f"an instance has {most} states of one kind, more than {(1 << INDEX_BITS) - 1}")
         self.layer_counter = {name: DYNAMIC * k for k, name in enumerate(n for n in self.plan.layers if not static_count(self.plan, n))}
-        floats, words = shapes.spread(found.floats), shapes.spread(found.words)
-        self.ratio = _ratio(floats, words, shapes.counts)
-        units = _units(floats, words, self.ratio)
-        self.unit_bytes = 4 * UNIT + 8 * self.ratio / (1 << RATIO_BITS)
-        self.units = units
-        """By shape."""
-        self.layouts = np.stack([units, words, *(shapes.spread(x) for x in (*found.segments, *found.storages))], axis=1)
-        self.largest = shapes.most_of(units, self.group)
-        wanted = shapes.most_of(units, self.slots)
-        if len(units) > 1:  # blocks of different sizes leave gaps, which cost nothing until they are touched
-            wanted += wanted // 4 + self.largest
-        free = available_bytes()
-        fits = wanted if free is None else int(POOL_SHARE * free / self.unit_bytes)
-        self.pool = max(self.largest, min(wanted, fits))
+        values = np.maximum(-(-shapes.spread(found.floats) // FLOATS), 1)
+        counts = np.maximum(-(-shapes.spread(found.words) // WORDS), 1)
+        self.layouts = np.stack([values, counts, *(shapes.spread(x) for x in (*found.segments, *found.storages))], axis=1)
+        self.size_bytes = LINE_BYTES * (values + counts)
+        """int64, by shape."""
+        self.values, self.counts = self._pool(values), self._pool(counts)
+        """Lines of the two pools."""
         self.arena0 = persistent
-        self.scratch0 = self.arena0 + self.pool * UNIT
+        self.scratch0 = self.arena0 + self.values * FLOATS
+
+    def _pool(self, lines: Ints) -> int:
+        """Return how many lines a pool has in which instances of so many lines (by shape) lie."""
+        shapes = self.extents.shapes
+        largest, wanted = shapes.most_of(lines, self.group), shapes.most_of(lines, self.slots)
+        if len(lines) > 1:  # blocks of different sizes leave gaps, which cost nothing until they are touched
+            wanted += wanted // 4 + largest
+        free = available_bytes()
+        return max(largest, wanted if free is None else min(wanted, int(POOL_SHARE * free) // LINE_BYTES))
 
     def _blocks(self) -> None:
         """Place the buffers of each function in a worker's scratch."""
@@ -213,12 +218,21 @@ class Binding:
         empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
 
-    def clear_pool(self) -> None:
-        """Nothing is in flight: the pool is empty."""
-        pool, blocks = self.I[H.POOL0], self.I[H.POOL0] + POOL
-        self.I[pool + M.ROVER] = self.cohorts
-        self.I[pool + M.FULL : pool + M.FLIGHT + 1] = 0
-        self.I[blocks + self.cohorts * BLOCK : blocks + (self.cohorts + 1) * BLOCK] = (0, 0, self.cohorts, self.cohorts)
+    def clear_pools(self) -> None:
+        """Nothing is in flight: the pools are empty."""
+        for word in (H.VALUES0, H.COUNTS0):
+            pool = self.I[word]
+            blocks = pool + POOL
+            self.I[pool + M.ROVER] = self.cohorts
+            self.I[pool + M.FULL : pool + M.FLIGHT + 1] = 0
+            self.I[blocks + self.cohorts * BLOCK : blocks + (self.cohorts + 1) * BLOCK] = (0, 0, self.cohorts, self.cohorts)
+
+    def in_flight(self, admitted: Ints) -> InFlight:
+        """Return what the last pass measured; `admitted` are the instances that entered."""
+        sizes = self.size_bytes[self.extents.shapes.of[admitted]] if len(admitted) else np.zeros(1)
+        number = int(self.I[self.I[H.VALUES0] + M.FLIGHT])
+        peak, high = (LINE_BYTES * sum(int(self.I[self.I[pool] + word]) for pool in (H.VALUES0, H.COUNTS0)) for word in (M.PEAK, M.HIGH))
+        return InFlight(float(sizes.mean()), int(sizes.max()), number, peak, high)
 
     def limit(self, segment: int, most: int) -> None:
         """Let a firing of `segment` take at most so many messages; 0 is as many as its buffers hold."""
@@ -265,15 +279,16 @@ class Binding:
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
         head[H.SLOT0] = table.room(self.slots * SLOT)
-        head[H.POOL0] = table.room(POOL + (self.cohorts + 1) * BLOCK)
+        head[H.VALUES0], head[H.COUNTS0] = (table.room(POOL + (self.cohorts + 1) * BLOCK) for _ in range(2))
         head[H.SHAPE0] = table.room(max(1, self.data.n))
         layouts = table.room(self.layouts.size)
-        counters = table.room((self.pool * self.ratio >> RATIO_BITS) + 1)
+        counters = table.room(self.counts * WORDS)
         head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
         lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
-        buffers = {q: (table.room(size), size) for q in range(queues) for size in [_power_of_two(self.extents.shapes.most_of(self.domain[q // 2], self.slots))]}
+        tokens = {s.id: _power_of_two(self.extents.shapes.most_of(self.domain[s.id], self.slots)) for s in self.plan.segments}
+        buffers = {q: (table.room(tokens[q // 2]), tokens[q // 2]) for q in range(queues)}
         self.live = 2 * self._live_messages()
         ring = _power_of_two(self.live) if self.workers > 1 and not self.virtual else 8
         rings = [table.room(2 * ring) if k // self.workers != k % self.workers else 0 for k in range(pairs)]
@@ -292,8 +307,8 @@ class Binding:
             I[word] = value
         for index, value in self.cells.items():
             I[index] = value
-        for word, value in ((M.UNITS, self.pool), (M.RATIO, self.ratio), (M.ARENA0, self.arena0), (M.COUNT0, counters)):
-            I[head[H.POOL0] + word] = value
+        for pool, lines, start in ((H.VALUES0, self.values, self.arena0), (H.COUNTS0, self.counts, counters)):
+            I[head[pool] + M.LINES], I[head[pool] + M.START] = lines, start
         I[layouts : layouts + self.layouts.size] = self.layouts.reshape(-1)
         I[head[H.SHAPE0] : head[H.SHAPE0] + self.data.n] = layouts + self.extents.shapes.of * self.layouts.shape[1]
         for name, m in self.layers.items():
@@ -396,8 +411,9 @@ class Binding:
         return shapes.most_of(np.maximum(total, 1), self.slots) + 2 * len(self.plan.layers) + 2
 
     def _check_memory(self, words: int) -> None:
-        expected = min(self.pool, max(self.largest, int(self.slots * self.mean_units)))
-        need = 4 * self.floats + 8 * words + self.data.size_bytes - int((self.pool - expected) * self.unit_bytes)
+        pools = LINE_BYTES * (self.values + self.counts)
+        expected = min(pools, int(max(self.largest_bytes, self.slots * self.instance_bytes)))
+        need = 4 * self.floats + 8 * words + self.data.size_bytes - (pools - expected)
         free = available_bytes()
         if free is None:
             return
@@ -405,24 +421,21 @@ class Binding:
             raise error(
                 "AMP733",
                 f"this run needs {need / 2**30:.1f} GiB of memory for {self.slots} instances in flight, and {free / 2**30:.1f} GiB are free",
-                help=f"lower `max_active_keys` (now {self.options.max_active_keys}): an instance takes {self.instance_bytes / 2**20:.2f} MiB, the largest {self.largest_bytes / 2**20:.2f} MiB",
+                help=f"lower `max_active_keys` (now {self.options.max_active_keys}): an instance takes {self.instance_bytes / 2**20:.2f} MiB, "
+                f"the largest {self.largest_bytes / 2**20:.2f} MiB",
                 exit_code=4,
             )
 
     @property
-    def mean_units(self) -> float:
-        """Units of an instance, a mean over the data."""
-        counts = self.extents.shapes.counts
-        return float((self.units * counts).sum() / max(1, counts.sum()))
-
-    @property
     def instance_bytes(self) -> float:
         """Bytes of values and counters of an instance, a mean over the data."""
-        return self.mean_units * self.unit_bytes
+        counts = self.extents.shapes.counts
+        return float((self.size_bytes * counts).sum() / max(1, counts.sum()))
 
     @property
-    def largest_bytes(self) -> float:
-        return float(self.units.max()) * self.unit_bytes
+    def largest_bytes(self) -> int:
+        """Bytes of values and counters of the largest instance."""
+        return int(self.size_bytes.max())
 
     # ----------------------------------------------------------------------------------------------- outputs
 
@@ -460,18 +473,6 @@ class Binding:
         most = self.extents.longest[kind.rows] if kind.rows else 1
         room = max(1, self.extents.most_states(region.id)) * most
         return slice(instance * room, instance * room + int(self.extents.states(region.id)[instance]) * most)
-
-
-def _units(floats: Ints, words: Ints, ratio: int) -> Ints:
-    """Units of the pool that so many floats and words of counters take."""
-    return np.maximum(np.maximum(-(-floats // UNIT), -(-((words + 1) << RATIO_BITS) // ratio)), 1)
-
-
-def _ratio(floats: Ints, words: Ints, counts: Ints) -> int:
-    """Words of counters for each unit (times 2**RATIO_BITS) with which instances of these shapes take least memory together."""
-    each = np.maximum((words + 1) / np.maximum(-(-floats // UNIT), 1), 1e-3)
-    tried = [int(x * (1 << RATIO_BITS)) + 1 for x in np.quantile(each, (0.0, 0.25, 0.5, 0.75, 1.0))]
-    return min(tried, key=lambda r: float((_units(floats, words, r) * counts).sum()) * (4 * UNIT + 8 * r / (1 << RATIO_BITS)))
 
 
 class _Table:

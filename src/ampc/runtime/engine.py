@@ -300,7 +300,7 @@ class Engine:
         I[I[H.COHORT0] : I[H.COHORT0] + b.cohorts] = 0
         I[I[H.COHORT0] + b.cohorts : I[H.COHORT0] + 2 * b.cohorts] = np.arange(b.cohorts)[::-1]
         I[H.IDLE] = b.cohorts
-        b.clear_pool()
+        b.clear_pools()
         D[: I[H.HYPER0]] = 0
         for k in range(len(self._folds)):
             record = I[H.FOLD0] + k * FOLD
@@ -441,6 +441,7 @@ class Engine:
             outputs=predicted,
             interrupted=done < total,
             instances_done=None if done == total else ran[retired].copy(),
+            in_flight=b.in_flight(ran[: int(I[H.ADMITTED])]),
         )
 
 

@@ -31,6 +31,28 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class InFlight:
+    """Values and counters of instances in flight, in bytes: of one (a mean over those that were admitted), of the largest; `number` is how many were
+    in flight at most, `peak_bytes` what those that were in flight at once took at most, `pool_bytes` the stretch of memory in which they lay."""
+
+    instance_bytes: float
+    largest_bytes: int
+    number: int
+    peak_bytes: int
+    pool_bytes: int
+
+
+def merge_flights(parts: list[tuple[int, InFlight]]) -> InFlight | None:
+    """Return the figures of several passes, each over so many instances, as those of one."""
+    if not parts:
+        return None
+    n = sum(count for count, _ in parts)
+    mean = sum(count * f.instance_bytes for count, f in parts) / n if n else parts[-1][1].instance_bytes
+    most = [max(getattr(f, name) for _, f in parts) for name in ("largest_bytes", "number", "peak_bytes", "pool_bytes")]
+    return InFlight(mean, *most)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class EpochResult:
     """One pass over (a part of) a data set.
 
@@ -38,7 +60,7 @@ class EpochResult:
     updates: layer -> number of updates. staleness: layer -> histogram, index = updates between forward and backward, the last entry
     counts all that are larger. outputs: name -> one float32 [rows, columns] array per instance, in the order given.
     interrupted: `stop` was obeyed (after a drain). instances_done: the instances that finished, in any order (None: all).
-    skipped: instances left out because a value was not finite.
+    skipped: instances left out because a value was not finite. in_flight: what instances in flight took (None: not known).
     """
 
     instances: int
@@ -51,6 +73,7 @@ class EpochResult:
     interrupted: bool = False
     instances_done: Array | None = None
     skipped: int = 0
+    in_flight: InFlight | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,6 +171,7 @@ def merge_results(parts: list[EpochResult]) -> EpochResult:
         interrupted=parts[-1].interrupted if parts else False,
         instances_done=np.concatenate(done) if done else None,
         skipped=sum(p.skipped for p in parts),
+        in_flight=merge_flights([(p.instances, p.in_flight) for p in parts if p.in_flight is not None]),
     )
 
 

@@ -21,6 +21,7 @@ class Summary:
     time_to_target_s: training and validation until `until` first held, without compilation; None if it never did.
     wall_s: all of `train`, with compilation and with the runs that it resumes. staleness: layer -> mean, max, histogram over the whole run.
     precision: what matrix products were made of. blas: the library that made them.
+    in_flight: what instances in flight took in training, see `events.InFlight`; `ampc compile` predicts `instance_bytes`.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Summary:
     best: dict[str, Any] = dataclasses.field(default_factory=dict)
     staleness: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     updates: dict[str, int] = dataclasses.field(default_factory=dict)
+    in_flight: dict[str, float] = dataclasses.field(default_factory=dict)
     instances: int = 0
     skipped: int = 0
     workers: int = 0
@@ -54,6 +56,8 @@ class Summary:
         """Take an epoch's figures into those of the run."""
         self.training = {"loss": epoch.loss, **epoch.metrics}
         self.validation, self.undefined = epoch.validation, epoch.undefined
+        if result.in_flight is not None:
+            self.in_flight = dataclasses.asdict(result.in_flight)
         for layer, n in result.updates.items():
             self.updates[layer] = self.updates.get(layer, 0) + n
         for layer, histogram in result.staleness.items():

@@ -19,8 +19,7 @@ from ampc.runtime.native import (
 )  # fmt: skip
 from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
-from ampc.runtime.room import ARENA, BLOCK, POOL, POOL0, START, give_room, note_flight, settle_in, size_of, take_room
-from ampc.runtime.room import FULL as NO_ROOM
+from ampc.runtime.room import ARENA, COUNTS, SHAPE0, VALUES, full, give_room, note_flight, settle_in, take_room
 from ampc.runtime.tokens import (
     BUFFER, CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, LAYERS, MASK, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
     RING_TAIL, SEG, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, counters, pass_on, publish, ready,
@@ -151,24 +150,31 @@ def admit(F, I, D, w):
 @njit(**KERNEL)
 def admit_cohort(I, w):
     """Admit the next instances of the order into an idle cohort, if there is room for them; return whether there was."""
-    if at(I, I[POOL0] + NO_ROOM) == 1:
+    if full(I):
         return 0
     cohort = at(I, I[COHORT0] + I[COHORTS] + I[IDLE] - 1)
     first = I[ADMITTED]
-    units = 0
+    values = 0
+    counts = 0
     k = 0
     while k < I[GROUP] and first + k < I[TOTAL]:
         if k > 0 and (at(I, I[BREAKS0] + first + k) == 1 or (I[SYNC] == 1 and I[IN_BATCH] + k >= I[BATCH])):
             break
-        units += size_of(I, at(I, I[ORDER0] + first + k))
+        shape = at(I, I[SHAPE0] + at(I, I[ORDER0] + first + k))
+        values += at(I, shape + VALUES)
+        counts += at(I, shape + COUNTS)
         k += 1
-    if take_room(I, cohort, units) == 0:
+    if take_room(I, cohort, values, counts) == 0:
         return 0
-    start = at(I, I[POOL0] + POOL + cohort * BLOCK + START)
+    values = 0
+    counts = 0
     for position in range(first, first + k):
+        instance = at(I, I[ORDER0] + position)
         slot = cohort * I[GROUP] + position - first
-        start = settle_in(I, slot, at(I, I[ORDER0] + position), position, start)
+        settle_in(I, cohort, slot, position, instance, values, counts)
         ready(I, w, 0, slot, 0)
+        values += at(I, at(I, I[SHAPE0] + instance) + VALUES)
+        counts += at(I, at(I, I[SHAPE0] + instance) + COUNTS)
     I[IDLE] -= 1
     I[ADMITTED] += k
     I[IN_BATCH] += I[SYNC] * k
