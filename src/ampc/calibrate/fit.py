@@ -38,23 +38,40 @@ class Figure:
         return self.spread > NOISY
 
 
-def products(flops_per_row: Sequence[float], rows: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Return (FLOP/s, half rows) so that (rows + half) · flops_per_row / rate comes near `seconds`, in relative terms.
+HALVES = tuple(1.3**k - 1 for k in range(16))
+"""Rows and columns that are tried as halves: 0, 0.3, ... 50."""
 
-    All three are of equal length, one entry a shape. The half is at least 0.
+
+def products(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> tuple[float, float, float]:
+    """Return (FLOP/s, half rows, half columns) so that a time a call and 6 (rows + half rows) (k + half columns) (n + half columns) / rate come near
+    `seconds`, in relative terms.
+
+    shapes: (rows, k, n) of three products each, as many as `seconds`. The halves are of a grid; the time a call is the loop's, and not returned.
     """
-    per_flop = np.asarray(seconds) / np.asarray(flops_per_row)
-    terms = np.stack([np.asarray(rows, np.float64), np.ones(len(per_flop))], axis=1)
-    slope, start = _fitted(terms, per_flop)
-    if slope <= 0:  # times that do not grow with rows: all of them are noise
-        return float(np.sum(rows) / np.sum(per_flop)), 0.0
-    return 1.0 / slope, max(0.0, start / slope)
+    return _products(shapes, seconds)[0]
 
 
-def overheads(firings: Sequence[float], tokens: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Return (seconds a firing, seconds a token) that explain the `seconds` of passes with so many of both; neither below 0."""
-    each = _fitted(np.stack([np.asarray(firings, np.float64), np.asarray(tokens, np.float64)], axis=1), np.asarray(seconds, np.float64))
-    return each[0], each[1]
+def error(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> float:
+    """Return the median relative error of what `products` says."""
+    return _products(shapes, seconds)[1]
+
+
+def _products(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> tuple[tuple[float, float, float], float]:
+    rows, k, n = np.asarray(shapes, np.float64).T
+    took = np.asarray(seconds, np.float64)
+    best: tuple[tuple[float, float, float], float] | None = None
+    least = math.inf
+    for half in HALVES:
+        for columns in HALVES:
+            flops = 6 * (rows + half) * (k + columns) * (n + columns)
+            terms = np.stack([flops, np.ones(len(took))], axis=1)
+            each = _fitted(terms, took)
+            errors = np.abs(terms @ np.array(each) / took - 1)
+            if each[0] > 0 and errors.mean() < least:
+                best, least = ((1.0 / each[0], half, columns), float(np.median(errors))), float(errors.mean())
+    if best is None:  # times that do not grow with the work: all of them are noise
+        return (float(np.sum(6 * rows * k * n) / np.sum(took)), 0.0, 0.0), math.inf
+    return best
 
 
 def _fitted(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]], values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, ...]:
@@ -65,4 +82,4 @@ def _fitted(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]], values: np
     return tuple(float(x) for x in found)
 
 
-__all__ = ["NOISY", "Figure", "overheads", "products"]
+__all__ = ["HALVES", "NOISY", "Figure", "error", "products"]

@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from ampc.calibrate import fit, loops
+from ampc.calibrate import fit, handling, loops
 from ampc.calibrate.fit import Figure
-from ampc.calibrate.passes import CROSSING, RELAY, SAME, Passes, latency, period
+from ampc.calibrate.passes import CROSSING, SAME, Passes, latency, period
 from ampc.calibrate.threads import together
+from ampc.place.target import Device, Precision
 from ampc.place.work import flops_per_number
 from ampc.runtime import blas, native
 from ampc.runtime.trace import Trace
 
 ROUNDS, FEWEST = 7, 3
-SHAPES = ((64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
+SHAPES = ((16, 16), (64, 10), (64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
 """Inputs and outputs of the layers whose products are timed."""
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-IN_FLIGHT = (1, 2, 4, 64, 256)
+ROWS = (1, 4, 16, 64, 256)
 GATE = 4096
 """Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
-WORKING_SETS = {"memory_small": 256 << 10, "memory_bytes_per_s": 4 << 20, "memory_large": 128 << 20}
+WORKING_SETS = {"memory_bytes_per_s": 256 << 10, "memory_middle": 4 << 20, "memory_large": 128 << 20}
 """Figure -> bytes that are read and written again and again: a firing's rows, the values of the instances in flight, what no cache holds."""
 PASSES = 4
 """Passes of two threads in a round."""
@@ -78,40 +78,68 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
     blas.one_thread_per_call()
     slot = seconds / ROUNDS
     say("compiling")
-    products = _Products(cores, 0.45 * slot)
+    products = _Products(cores, 0.3 * slot)
     single = [_Loop(cores, slot * share, *work) for share, work in zip((0.05, 0.04, 0.04, 0.08), _single_loops())]
-    relays = [Passes(RELAY, 1, n) for n in IN_FLIGHT]
+    handled = handling.Handling(0.3 * slot)
     crossing = _Crossing(0.2 * slot) if cores > 1 else None
     began = time.perf_counter()
     samples: dict[str, list[float]] = {}
+    passes: list[list[handling.Spent]] = []
     for r in range(ROUNDS):
         if r >= FEWEST and time.perf_counter() - began > seconds:
             break  # the machine is busy with something else: rounds take longer than they compute
         say(f"round {r + 1} of {ROUNDS}")
-        found = dict(zip(("matrix_flops_per_s", "matrix_half_rows"), products.sample()))
+        found = dict(zip(("product_flops_per_s", "product_half_rows", "matrix_half_columns"), products.sample()))
         found |= {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
-        counts = [p.measure(0.14 * slot / len(relays)) for p in relays]
-        each = fit.overheads([c.firings for c in counts], [c.tokens for c in counts], [c.seconds for c in counts])
-        found |= dict(zip(("firing_overhead_s", "message_overhead_s"), each))
+        passes.append(handled.sample())
         if crossing is not None:
-            found |= crossing.sample(*each)
+            told = _handled(passes[-1:], {name: [*samples.get(name, []), value] for name, value in found.items()})
+            found |= crossing.sample(told["firing_overhead_s"], told["message_overhead_s"])
         for name, value in found.items():
+            samples.setdefault(name, []).append(value)
+    for r in range(len(passes)):  # least squares magnify noise: of all rounds but one, in turn
+        for name, value in _handled(passes[:r] + passes[r + 1 :], samples).items():
             samples.setdefault(name, []).append(value)
     figures = tuple(Figure(name, *_WORDS[name], tuple(values)) for name, values in samples.items())
     points = products.points()
     return Calibration(
         cores=cores, provider=native.PROVIDER, seconds=time.perf_counter() - began, figures=figures, points=points,
-        fit_error=_error(points, float(np.median(samples["matrix_flops_per_s"])), float(np.median(samples["matrix_half_rows"]))),
+        fit_error=products.error(),
         slowdown=products.slowdown(),
     )  # fmt: skip
 
 
+def _handled(rounds: list[list[handling.Spent]], samples: dict[str, list[float]]) -> dict[str, float]:
+    """Return what the engine's passes in some rounds tell, given what loops have told."""
+    found = {name: float(np.median(values)) for name, values in samples.items()}
+    rates: dict[Precision, float] = {"fp32": found["product_flops_per_s"]}
+    device = Device(
+        "core", "cpu", rates, found["vector_flops_per_s"], 1 << 30, 0.0, memory_bytes_per_s=found["memory_bytes_per_s"],
+        matrix_half_columns=found["matrix_half_columns"],
+    )  # fmt: skip
+    told = handling.figures(handling.median(rounds), device)
+    byte, flop, called = (told.pop(name) for name in ("copy_s_per_byte", "matrix_s_per_flop", "matrix_s_per_called_flop"))
+    if flop <= 0.0:  # nothing but noise
+        flop, called = 1 / found["product_flops_per_s"], found["product_half_rows"] / found["product_flops_per_s"]
+    told["copy_bytes_per_s"] = 1 / byte if byte > 0 else found["memory_bytes_per_s"]
+    return told | {"matrix_flops_per_s": 1 / flop, "matrix_half_rows": called / flop}
+
+
 _WORDS = {
-    "matrix_flops_per_s": ("matrix products of many rows", "FLOP/s"),
+    "product_flops_per_s": ("matrix products of many rows, by themselves", "FLOP/s"),
+    "product_half_rows": ("rows at half of that rate", "rows"),
+    "matrix_flops_per_s": ("matrix products of many rows, in the engine", "FLOP/s"),
     "matrix_half_rows": ("rows at half of that rate", "rows"),
+    "matrix_half_columns": ("columns at half of that rate", "columns"),
+    "instance_overhead_s": ("an instance", "s"),
+    "value_overhead_s": ("a value that a firing looks for", "s"),
+    "row_overhead_s": ("a row that is taken by itself", "s"),
+    "number_overhead_s": ("a number of a loss's softmax", "s"),
+    "product_overhead_s": ("a call for a matrix product", "s"),
+    "copy_bytes_per_s": ("bytes to and from the memory of the instances", "B/s"),
     "vector_flops_per_s": ("element-wise operations", "FLOP/s"),
-    "memory_small": ("memory, 256 kB again and again", "B/s"),
-    "memory_bytes_per_s": ("memory, 4 MB again and again", "B/s"),
+    "memory_bytes_per_s": ("memory, 256 kB again and again", "B/s"),
+    "memory_middle": ("memory, 4 MB again and again", "B/s"),
     "memory_large": ("memory, 128 MB again and again", "B/s"),
     "message_overhead_s": ("a message taken from a queue", "s"),
     "firing_overhead_s": ("a firing", "s"),
@@ -121,15 +149,6 @@ _WORDS = {
     "link_bytes_per_s": ("bytes to another core", "B/s"),
 }
 """Figure -> what it is and its unit."""
-
-
-def _error(points: tuple[Point, ...], rate: float, half: float) -> float:
-    return float(np.median([abs((p.rows + half) * _flops(p) / rate / p.seconds - 1) for p in points]))
-
-
-def _flops(p: Point) -> float:
-    """Return the operations a row of the three products."""
-    return 6.0 * p.inputs * p.outputs
 
 
 # ------------------------------------------------------------------------------------------------------- loops
@@ -200,11 +219,15 @@ class _Products:
         self.loops = [_Loop(cores, each, _product(k, n, m), _operands(k, n, m)) for k, n, m in self.keys]
         self.seen: list[list[float]] = [[] for _ in self.keys]
 
-    def sample(self) -> tuple[float, float]:
-        """Return (FLOP/s, half rows) of one round."""
+    def sample(self) -> tuple[float, float, float]:
+        """Return (FLOP/s, half rows, half columns) of one round."""
         for loop, seen in zip(self.loops, self.seen):
             seen.append(loop.sample())
-        return fit.products([6.0 * k * n for k, n, _ in self.keys], [m for _, _, m in self.keys], [seen[-1] for seen in self.seen])
+        return fit.products([(m, k, n) for k, n, m in self.keys], [seen[-1] for seen in self.seen])
+
+    def error(self) -> float:
+        """Return the median relative error of all shapes' times as three figures and a time a call give them."""
+        return fit.error([(m, k, n) for k, n, m in self.keys], [float(np.median(seen)) for seen in self.seen])
 
     def points(self) -> tuple[Point, ...]:
         return tuple(Point(k, n, m, float(np.median(seen))) for (k, n, m), seen in zip(self.keys, self.seen))

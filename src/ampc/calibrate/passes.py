@@ -27,17 +27,6 @@ from ampc.source import remember
 TURNS = 100
 INSTANCES = 16_384
 
-RELAY = f"""model relay():
-    instance:
-        x: float
-    start = LayerNorm(1)
-    h = start(x)
-    loop t in range({TURNS}) carry h:
-        h = relu(h)
-    loss squared(h, x)
-"""
-"""Tokens through one node, again and again."""
-
 SAME = f"""model crossing():
     instance:
         x: float
@@ -136,4 +125,4 @@ def period(trace: Trace, together: int) -> float:
     return float(np.median(gaps))
 
 
-__all__ = ["CROSSING", "RELAY", "SAME", "TURNS", "Count", "Passes", "latency", "period"]
+__all__ = ["CROSSING", "SAME", "TURNS", "Count", "Passes", "latency", "period"]

@@ -20,7 +20,7 @@ def table(c: Calibration) -> str:
     """Return the figures as lines of text, and what is to be said about them."""
     lines = [f"{'':48}{'median':>16}  spread"]
     lines += [f"{f.what:48}{shown(f.median, f.unit):>16}  {_percent(f.spread)}{'  noisy' if f.noisy else ''}" for f in c.figures]
-    lines.append(f"the two figures of matrix products give their times within {_percent(c.fit_error)} (median over {len(c.points)} shapes)")
+    lines.append(f"these figures give the times of products by themselves within {_percent(c.fit_error)} (median over {len(c.points)} shapes)")
     if c.cores > 1:
         lines.append(f"a core is {c.slowdown:.2f} times as slow with all {c.cores} at work as alone; rates are those with all at work")
     return "\n".join(lines)
@@ -76,11 +76,18 @@ def target_text(c: Calibration) -> str:
         f"count = {c.cores}",
         line("matrix_flops_per_s", "matrix_flops_per_s"),
         line("matrix_half_rows", "matrix_half_rows"),
+        line("matrix_half_columns", "matrix_half_columns"),
+        line("product_overhead_s", "product_overhead_s"),
         line("vector_flops_per_s", "vector_flops_per_s"),
         f"{f'memory_bytes = {max(1 << 20, machine_memory() // c.cores)}':42}# share of the machine's memory",
         line("memory_bytes_per_s", "memory_bytes_per_s"),
         line("message_overhead_s", "message_overhead_s"),
         line("firing_overhead_s", "firing_overhead_s"),
+        line("instance_overhead_s", "instance_overhead_s"),
+        line("value_overhead_s", "value_overhead_s"),
+        line("row_overhead_s", "row_overhead_s"),
+        line("number_overhead_s", "number_overhead_s"),
+        line("copy_bytes_per_s", "copy_bytes_per_s"),
         "",
         "[links]",
         'topology = "shared"',
@@ -117,8 +124,8 @@ def processor() -> str:
 
 def shown(value: float, unit: str) -> str:
     """Return a figure as people write it: `82.8 GFLOP/s`, `1.2 µs`, `3.4 rows`."""
-    if unit == "rows":
-        return f"{value:.3g} rows"
+    if unit in ("rows", "columns"):
+        return f"{value:.3g} {unit}"
     if unit == "s":
         for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
             if value >= factor:

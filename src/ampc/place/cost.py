@@ -7,7 +7,7 @@ Every forward message is answered by one backward message, so counts hold for bo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
@@ -18,13 +18,13 @@ from ampc.ir.nodes import (
 from ampc.ir.scope import chain
 from ampc.place import work
 from ampc.place.statistics import Statistics, field_of
-from ampc.place.target import NUMBER_BYTES, Precision
+from ampc.place.target import NOTHING, NUMBER_BYTES, Handling, Precision
 
 
 class NodeCost(msgspec.Struct, frozen=True):
     """Of one node, a mean over instances. `fires` counts forward firings of one message each; the backward ones are as many.
 
-    `product_flops`: 2·K·N of its matrix products, of one forward firing.
+    `product_flops`: 2·K·N of its matrix products, of one forward firing; `product_sides`: K + N of them; `product_calls`: how many there are.
     """
 
     fires: float
@@ -35,6 +35,14 @@ class NodeCost(msgspec.Struct, frozen=True):
     fwd_bytes: float
     bwd_bytes: float
     product_flops: float = 0.0
+    product_sides: float = 0.0
+    product_calls: float = 0.0
+    fwd_handled: Handling = NOTHING
+    bwd_handled: Handling = NOTHING
+
+    @property
+    def handled(self) -> Handling:
+        return self.fwd_handled + self.bwd_handled
 
     @property
     def fwd_flops(self) -> float:
@@ -116,8 +124,9 @@ def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32"
 
 def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision, inside: Container[int]) -> NodeCost:
     fires = rates.node(node)
-    found = [(t, fires * rates.rows(t.axis, t.region)) for t in work.terms(graph, node, precision, inside)]
-    products = work.product_flops(graph, node, inside)
+    terms = (*work.terms(graph, node, precision, inside), *work.handling(graph, node, precision, inside))
+    found = [(t, fires * rates.rows(t.axis, t.region)) for t in terms]
+    products, sides = work.product_flops(graph, node, inside), work.product_sides(graph, node, inside)
     # A message of few rows meets few members of a family.
     met = min(len(products), max(1.0, rates.rows(node.outputs[0].rows, node.region))) if products else 0.0
     return NodeCost(
@@ -129,6 +138,10 @@ def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision,
         fwd_bytes=sum(n * t.bytes_fwd for t, n in found),
         bwd_bytes=sum(n * t.bytes_bwd for t, n in found),
         product_flops=met * products[0] if products else 0.0,
+        product_sides=sum(sides) * met / len(products) if products else 0.0,
+        product_calls=len(sides) * met / len(products) if products else 0.0,
+        fwd_handled=sum((t.handled_fwd * n for t, n in found), NOTHING),
+        bwd_handled=sum((t.handled_bwd * n for t, n in found), NOTHING),
     )
 
 
@@ -273,3 +286,8 @@ class _Rates:
         if parent and parent not in {r.axis for r in chain(self.graph, region)}:
             return mean * self.length(parent, region)
         return mean
+
+
+def rows_of(graph: Graph, statistics: Statistics) -> Callable[[str, int], float]:
+    """Return how to tell the mean rows of an axis ("" one, "*" a group's) as seen from a state of a region."""
+    return _Rates(graph, statistics).rows

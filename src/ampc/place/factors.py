@@ -29,6 +29,8 @@ def _scaled(node: NodeCost, forward: float, backward: float) -> NodeCost:
         node, fwd_matrix_flops=node.fwd_matrix_flops * forward, bwd_matrix_flops=node.bwd_matrix_flops * backward,
         fwd_vector_flops=node.fwd_vector_flops * forward, bwd_vector_flops=node.bwd_vector_flops * backward, fwd_bytes=node.fwd_bytes * forward,
         bwd_bytes=node.bwd_bytes * backward, product_flops=node.product_flops * (forward + 2 * backward) / 3,
+        product_sides=node.product_sides * (forward + 2 * backward) / 3, product_calls=node.product_calls * (forward + 2 * backward) / 3,
+        fwd_handled=node.fwd_handled * forward, bwd_handled=node.bwd_handled * backward,
     )  # fmt: skip
 
 

@@ -33,7 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What goes between two units, an instance: messages, their bytes, how often some are sent; how many wait in a queue if both share a device."""
+    """What goes between two units, an instance: messages, their bytes, how often some are sent; and those that wait in a queue if both share a
+    device, with their bytes as so many more."""
 
     messages: float
     bytes: float
@@ -63,23 +64,27 @@ class Problem:
         self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
+        # A message's payload is written by its sender and looked for by its reader; bytes count as so many messages, as on a mean device.
+        self.take_s: Floats = np.array([d.message_s + 2 * d.value_overhead_s / d.cores for d in target.devices])
+        self.copy_s = float(np.mean([d.copy_s for d in target.devices]))
         self.traffic = self._traffic()
         self.around = self._around()
         self.limit_s = float("inf")
         self.mean_weight = SHARED_MEAN_WEIGHT if target.links.topology == "shared" else MEAN_WEIGHT
         kinds, self.kind_of = _kinds(target)
         self.seconds: Floats = np.array([[seconds(u, d, cost.precision) for d in kinds] for u in self.units]).reshape(len(self.units), len(kinds))
-        self.take_s: Floats = np.array([d.message_s for d in target.devices])
         self.memory: Ints = np.array([u.memory_bytes for u in self.units], dtype=np.int64)
         self.capacity: Ints = np.array([d.memory_bytes for d in target.devices], dtype=np.int64)
         self.burst_s = target.links.overhead_s
-        self.byte_s = 1 / target.links.bytes_per_s / 2 if target.links.topology == "shared" else 0.0
-        """Busy seconds of each of two devices for a byte between them: one memory has no links that could carry it meanwhile."""
+        self.byte_s = self.copy_s + (1 / target.links.bytes_per_s / 2 if target.links.topology == "shared" else 0.0)
+        """Busy seconds of each of two devices for a byte between them: it is copied, and one memory has no links that could carry it meanwhile."""
         self.wires = Wires(target)
 
     def _traffic(self) -> dict[tuple[int, int], Traffic]:
         """Return (unit, unit) -> what goes between them, both ways together."""
         sums: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
+        take_s = float(self.take_s.mean())
+        byte = 2 * self.copy_s / take_s if take_s else 0.0
         for route in self.routes:
             a, b = self.unit_of[route.source], self.unit_of[route.reader]
             if a != b:
@@ -87,7 +92,7 @@ class Problem:
                 pair[0] += 2 * route.messages  # forward and its answer
                 pair[1] += 2 * route.messages * route.size
                 pair[2] += 2 * route.bursts
-                pair[3] += 0.0 if route.direct else 2 * route.messages
+                pair[3] += 0.0 if route.direct else 2 * route.messages * (1 + byte * route.size)
         return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
 
     def _around(self) -> list[Around]:
@@ -129,8 +134,14 @@ def _kinds(target: Target) -> tuple[list[Device], Ints]:
 def seconds(unit: Unit, device: Device, precision: Precision) -> float:
     """Return the busy seconds an instance that `unit` costs on `device`, without its messages to other units."""
     together = device.messages_together
-    work = sum(device.seconds(matrix, vector, size, products / together, precision) for matrix, vector, size, products in unit.work)
-    return work + device.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.tokens * device.message_s
+    work = 0.0
+    for c in unit.work:
+        calls = 3 * c.fires / together
+        work += device.seconds(c.matrix_flops, c.vector_flops, c.bytes, precision=precision) + device.handling_s(c.handled, precision)
+        work += device.calls_s(calls * c.product_flops, calls * c.product_sides, calls * c.product_calls, precision)
+    messages = unit.tokens * (device.message_s + 2 * device.value_overhead_s / device.cores) + 2 * unit.token_bytes * device.copy_s
+    work += device.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.instances * device.instance_overhead_s / device.cores
+    return work + messages
 
 
 def better(a: Score, b: Score) -> bool:

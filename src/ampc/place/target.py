@@ -27,6 +27,34 @@ Topology = Literal["shared", "full", "star", "ring", "mesh", "torus", "tree", "h
 tree: devices are the leaves, switches the rest. hosts: one memory in each host, a network between them. links: as listed."""
 
 
+class Handling(msgspec.Struct, frozen=True):
+    """What work costs beside counted arithmetic.
+
+    `values`: payloads, fields and kept results that a firing looks for, of each message; `copied_bytes` of them; `rows` that are taken one by one;
+    `numbers` that are: of a softmax within a loss.
+    `sides`, `corners`: of each row of a k x n matrix product k + n and 1, what `matrix_half_columns` makes dearer.
+    """
+
+    rows: float = 0.0
+    values: float = 0.0
+    copied_bytes: float = 0.0
+    sides: float = 0.0
+    corners: float = 0.0
+    numbers: float = 0.0
+
+    def __add__(self, other: Handling) -> Handling:
+        return Handling(
+            self.rows + other.rows, self.values + other.values, self.copied_bytes + other.copied_bytes, self.sides + other.sides,
+            self.corners + other.corners, self.numbers + other.numbers,
+        )  # fmt: skip
+
+    def __mul__(self, k: float) -> Handling:
+        return Handling(self.rows * k, self.values * k, self.copied_bytes * k, self.sides * k, self.corners * k, self.numbers * k)
+
+
+NOTHING = Handling()
+
+
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One place that fires nodes: a worker thread on a CPU core, or a tile of a simulated network. Rates are those of one of its `cores`."""
 
@@ -47,6 +75,35 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bytes_per_s: float = 0.0
     """Bandwidth to the device's own memory; 0 leaves it out of the estimate."""
     cores: int = 1
+    value_overhead_s: float = 0.0
+    """Each value that a firing looks for, for each message: a payload that came or leaves, a field, a result that is kept for backward."""
+    row_overhead_s: float = 0.0
+    """Each row that is taken one by one: by an index, a lookup, a group, a norm."""
+    number_overhead_s: float = 0.0
+    """Each number of a row whose softmax a loss takes."""
+    product_overhead_s: float = 0.0
+    """Each matrix product that a firing calls for."""
+    instance_overhead_s: float = 0.0
+    """Each instance that is admitted and retired."""
+    copy_bytes_per_s: float = 0.0
+    """Rate at which values are copied between the memory of the instances in flight and that of a firing; 0 leaves it out of the estimate."""
+
+    matrix_half_columns: float = 0.0
+    """Added to both sides of the matrix of a product: small products do not reach the rate of large ones."""
+
+    def handling_s(self, h: Handling, precision: Precision = "fp32") -> float:
+        """Return how long what is no counted arithmetic takes here."""
+        copied_s = h.copied_bytes / self.copy_bytes_per_s if self.copy_bytes_per_s else 0.0
+        c = self.matrix_half_columns
+        narrow_s = 2.0 * c * (h.sides + c * h.corners) / self.matrix_flops_per_s[precision]
+        called_s = h.rows * self.row_overhead_s + h.values * self.value_overhead_s + h.numbers * self.number_overhead_s
+        return (called_s + copied_s + narrow_s) / self.cores
+
+    def calls_s(self, product_flops: float, sides: float, calls: float, precision: Precision = "fp32") -> float:
+        """Return what so many matrix products cost by being called for, whatever their rows: see `seconds` and `Handling`."""
+        few = self.seconds(0.0, 0.0, 0.0, product_flops, precision)
+        narrow = Handling(sides=sides, corners=calls) * self.matrix_half_rows
+        return few + self.handling_s(narrow, precision) + calls * self.product_overhead_s / self.cores
 
     def seconds(
         self, matrix_flops: float, vector_flops: float, size_bytes: float, product_flops: float = 0.0, precision: Precision = "fp32"
@@ -70,6 +127,11 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def message_s(self) -> float:
         """Seconds of a message that waits in a queue, with its share of the firing that takes it."""
         return (self.message_overhead_s + self.firing_overhead_s / self.messages_together) / self.cores
+
+    @property
+    def copy_s(self) -> float:
+        """Seconds of a byte that is copied."""
+        return 1.0 / self.copy_bytes_per_s / self.cores if self.copy_bytes_per_s else 0.0
 
 
 class HostNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,9 @@ from ampc.place.target import MAX_DEVICES, Device, GivenLink, HostNetwork, Links
 _TOP_KEYS = ("name", "description", "devices", "links")
 _DEVICE_KEYS = (
     "name", "kind", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "message_overhead_s", "firing_overhead_s", "messages_per_firing",
-    "matrix_half_rows", "memory_bytes_per_s", "cores", "count",
+    "matrix_half_rows", "matrix_half_columns", "memory_bytes_per_s", "cores", "count",
+    "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s",
+    "instance_overhead_s", "copy_bytes_per_s",
 )  # fmt: skip
 _LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link")
 _GIVEN_KEYS = ("from", "to", "bytes_per_s", "latency_s", "one_way")
@@ -30,10 +32,17 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "matrix_flops_per_s": (1e3, 1e21, "floating-point operations a second"),
     "vector_flops_per_s": (1e3, 1e21, "floating-point operations a second"),
     "matrix_half_rows": (0.0, 1e6, "rows"),
+    "matrix_half_columns": (0.0, 1e6, "columns"),
     "memory_bytes": (1024, 1 << 50, "bytes"),
     "memory_bytes_per_s": (1e3, 1e18, "bytes a second"),
     "message_overhead_s": (0.0, 10.0, "seconds"),
     "firing_overhead_s": (0.0, 10.0, "seconds"),
+    "value_overhead_s": (0.0, 10.0, "seconds"),
+    "row_overhead_s": (0.0, 10.0, "seconds"),
+    "number_overhead_s": (0.0, 10.0, "seconds"),
+    "instance_overhead_s": (0.0, 10.0, "seconds"),
+    "product_overhead_s": (0.0, 10.0, "seconds"),
+    "copy_bytes_per_s": (1e3, 1e18, "bytes a second"),
     "messages_per_firing": (0, 1 << 31, "messages"),
     "cores": (1, 65_536, "cores"),
     "count": (1, MAX_DEVICES, "devices"),
@@ -125,8 +134,15 @@ class _Reader:
             firing_overhead_s=self.number(d, "firing_overhead_s", where, 0.0),
             messages_per_firing=int(self.number(d, "messages_per_firing", where, 0)),
             matrix_half_rows=self.number(d, "matrix_half_rows", where, 0.0),
+            matrix_half_columns=self.number(d, "matrix_half_columns", where, 0.0),
             memory_bytes_per_s=self.number(d, "memory_bytes_per_s", where, 0.0) if d.get("memory_bytes_per_s") != 0 else 0.0,
             cores=int(self.number(d, "cores", where, 1)),
+            value_overhead_s=self.number(d, "value_overhead_s", where, 0.0),
+            row_overhead_s=self.number(d, "row_overhead_s", where, 0.0),
+            number_overhead_s=self.number(d, "number_overhead_s", where, 0.0),
+            instance_overhead_s=self.number(d, "instance_overhead_s", where, 0.0),
+            product_overhead_s=self.number(d, "product_overhead_s", where, 0.0),
+            copy_bytes_per_s=self.number(d, "copy_bytes_per_s", where, 0.0) if d.get("copy_bytes_per_s") != 0 else 0.0,
         )
 
     def rates(self, d: dict[str, Any], where: str) -> dict[Precision, float]:

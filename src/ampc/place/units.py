@@ -13,16 +13,17 @@ import msgspec
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT, Loss, Metric, Output, Source
 from ampc.ir.scope import members
-from ampc.place.cost import Cost
+from ampc.place.cost import Cost, NodeCost
+from ampc.place.target import NOTHING
 from ampc.place.traffic import Route, is_stop
 
 
 class Unit(msgspec.Struct, frozen=True):
     """`layer` is "" for nodes that own no parameters, `layers` all that it owns (a family's members are one unit where one node uses them together).
 
-    The rest is per instance, forward and backward together; `work` is (matrix FLOPs, vector FLOPs, bytes, `NodeCost.products`) of each node, for a
-    device takes the longer of operations and bytes; `tokens` counts messages within the unit that wait in a queue. `layer_bytes`: weights, gradients
-    and optimiser state; `value_bytes`: what its nodes give, and the gradients of that, for all instances in flight.
+    The rest is per instance, forward and backward together; `work` is that of each node, for a device takes the longer of operations and bytes;
+    `tokens` counts messages within the unit that wait in a queue, of `token_bytes`; `instances`: 1 for the unit of the Source. `layer_bytes`:
+    weights, gradients and optimiser state; `value_bytes`: what its nodes give, and the gradients of that, for all instances in flight.
     """
 
     id: int
@@ -30,11 +31,13 @@ class Unit(msgspec.Struct, frozen=True):
     layer: str
     layers: tuple[str, ...]
     device: str
-    work: tuple[tuple[float, float, float, float], ...]
+    work: tuple[NodeCost, ...]
     update_flops: float
     tokens: float
     layer_bytes: int
     value_bytes: int
+    token_bytes: float = 0.0
+    instances: int = 0
 
     @property
     def memory_bytes(self) -> int:
@@ -108,10 +111,12 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
         if is_stop(node):
             groups.setdefault(sets.find(node.id), []).append(node.id)
     tokens: dict[int, float] = {}
+    token_bytes: dict[int, float] = {}
     for route in ways:
         root = sets.find(route.source)
         if root == sets.find(route.reader) and not route.direct:
             tokens[root] = tokens.get(root, 0.0) + 2 * route.messages
+            token_bytes[root] = token_bytes.get(root, 0.0) + 2 * route.messages * route.size
     layers: dict[int, list[str]] = {}
     for name, use in owner.items():
         layers.setdefault(sets.find(use), []).append(name)
@@ -126,9 +131,11 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
             layer=names[0] if names else "",
             layers=tuple(names),
             device=next((x.device for x in owned if x.device), ""),
-            work=tuple((c.matrix_flops, c.vector_flops, c.bytes, c.products) for c in costs if c.flops or c.bytes),
+            work=tuple(c for c in costs if c.flops or c.bytes or c.handled != NOTHING),
             update_flops=sum(cost.layers[n].update_flops for n in names),
             tokens=tokens.get(root, 0.0),
+            token_bytes=token_bytes.get(root, 0.0),
+            instances=sum(isinstance(graph.by_id[n], Source) for n in nodes),
             layer_bytes=sum(cost.layers[n].memory_bytes for n in names),
             value_bytes=int(in_flight(graph) * sum(2.0 * prod(cost.messages[n, port]) for n in nodes for port in range(len(graph.by_id[n].outputs)))),
         ))

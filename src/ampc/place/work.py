@@ -1,7 +1,8 @@
 """What one firing of a node does, row by row: the figures that `cost` multiplies by means, and a simulation by the rows that really come.
 
 A firing's work is a sum of terms, one for each axis of its payloads: so many operations and bytes a row of that axis. Matrix products are apart
-from all other operations, since devices have different rates for them.
+from all other operations, since devices have different rates for them. So is *handling*, what is no arithmetic: values that are looked for and
+copied, rows that are taken one by one.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 
 from ampc.ir.graph import Graph, Layer
-from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Flatmap, Group, Loss, Metric, Split, Type, Ungroup
-from ampc.ir.scope import members
-from ampc.place.target import NUMBER_BYTES, Precision
+from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Flatmap, Group, Loss, Metric, Output, Ref, Split, Type, Ungroup
+from ampc.ir.ops import OPS
+from ampc.ir.scope import chain, members
+from ampc.place.target import NOTHING, NUMBER_BYTES, Handling, Precision
 
 Settings = Mapping[str, int | float | str | bool]
 
@@ -25,6 +27,8 @@ _FLOPS_PER_NUMBER = {
     "reciprocal": 4.0, "softmax": 12.0, "log_softmax": 12.0, "softmax_rows": 12.0, "layer_norm": 8.0, "dropout": 4.0, "cross_entropy": 14.0,
     "binary_cross_entropy": 20.0, "squared": 3.0, "huber": 5.0, "dot": 2.0, "scatter": 2.0, "reduce_rows": 1.0,
 }
+_UNLIKE = 15.0
+"""The same of an element-wise operation over operands of unlike widths, which no vector instructions serve."""
 _MOVES_ONLY = frozenset({"fill", "field", "number", "one_hot", "pad", "columns", "stop_gradient", "expand_rows", "gather", "lookup"})
 
 _UPDATE_FLOPS = {"sgd": 2.0, "momentum": 4.0, "adam": 14.0, "adamw": 16.0}
@@ -51,6 +55,8 @@ class Term(msgspec.Struct, frozen=True):
     bytes_fwd: float = 0.0
     bytes_bwd: float = 0.0
     region: int = 0
+    handled_fwd: Handling = NOTHING
+    handled_bwd: Handling = NOTHING
 
 
 def terms(
@@ -59,7 +65,7 @@ def terms(
     """Return what one message costs at `node` of a verified graph, by axis; nothing for nodes that only change the state of a message.
 
     inside: nodes that fire as one with it, of which the engine leaves some out: a Concat whose parts a Linear multiplies one by one, and, with
-    `folding`, an embedding that is folded into it.
+    `folding`, an embedding that is folded into it. What is no arithmetic comes on top: `handling`.
     """
     taken = _columns(graph, node, node.region, [graph.type_of(r) for r in node.inputs])
     given = _columns(graph, node, graph.region_out(node), node.outputs)
@@ -74,10 +80,11 @@ def terms(
     folds = _folds(graph, node, inside) if folding else []
     product = 2.0 * _inner(graph, node, folds) * node.outputs[0].cols if _multiplies(node) else 0.0
     rows = _key(graph, node.outputs[0].rows, node.region) if product or folds else ("", 0)
+    unlike = isinstance(node, NPT) and OPS[node.op].expr is not None and len({graph.type_of(r).cols for r in node.inputs}) > 1
     found = []
     for key in keys:
         took, gave = taken.get(key, 0), given.get(key, 0)
-        fwd, bwd = _vector(node, took, gave)
+        fwd, bwd = _vector(node, took, gave, unlike)
         matrix = product if key == rows else 0.0
         if folds and key == rows:  # rows of the product are added in place of the embedding's columns
             took += sum(gave - cols for cols in folds)
@@ -99,6 +106,133 @@ def product_flops(graph: Graph, node: AnyNode, inside: Container[int] = (), fold
     assert isinstance(node, PPT)
     flops = 2.0 * _inner(graph, node, _folds(graph, node, inside) if folding else []) * node.outputs[0].cols
     return (flops,) * len(members(graph, node.op, node.layer, node.attrs)) if flops else ()
+
+
+def product_sides(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: bool = True) -> tuple[float, ...]:
+    """Return k + n of each matrix product that a forward firing of `node` calls for (backward: twice as many): of each part of a Concat that is
+    multiplied by itself, of each member of a family."""
+    if not product_flops(graph, node, inside, folding):
+        return ()
+    assert isinstance(node, PPT)
+    columns = node.outputs[0].cols
+    concat = graph.by_id[node.inputs[0][0]]
+    if node.op == "linear" and isinstance(concat, Concat) and _linear_behind(graph, concat, inside) is node:
+        folds = {x.id for x in _folded(graph, node, inside)} if folding else set()
+        return tuple(float(graph.type_of(r).cols + columns) for r in concat.inputs if r[0] not in folds)
+    inner = graph.type_of(node.inputs[0]).cols
+    return (float(inner + columns),) * len(members(graph, node.op, node.layer, node.attrs))
+
+
+# --------------------------------------------------------------------------------------------------- handling
+
+
+def handling(
+    graph: Graph, node: AnyNode, precision: Precision = "fp32", inside: Container[int] = (), folding: bool = True
+) -> tuple[Term, ...]:
+    """Return what one message costs at `node` beside arithmetic, as the engine does it: fields that are read, results that are kept for backward,
+    rows that are taken one by one."""
+    size = NUMBER_BYTES[precision]
+    found: dict[tuple[str, int], list[Handling]] = {}
+
+    def add(rows: str, fwd: Handling, bwd: Handling) -> None:
+        both = found.setdefault(_key(graph, rows, node.region), [NOTHING, NOTHING])
+        both[0], both[1] = both[0] + fwd, both[1] + bwd
+
+    look = Handling(values=looks(graph, node.region))
+    rows = _rows_of(graph, node)
+    by_row = isinstance(node, PPT | NPT | Loss | Metric) and node.op in _BY_ROW
+    if isinstance(node, PPT | NPT | Loss | Metric):
+        for _ in node.fields:
+            each = looks(graph, node.region, rows) + (isinstance(node, NPT) and by_row)  # which row of the firing's an index means is found next
+            again = 0.0 if isinstance(node, Metric) or (isinstance(node, NPT) and not by_row) else 1.0
+            add("", Handling(values=each), Handling(values=each * again))
+    if isinstance(node, PPT):
+        add("", look, look)  # versions are noted, gradients counted
+    if isinstance(node, Output):
+        add("", Handling(values=looks(graph, node.region, rows)), NOTHING)
+        add(rows, Handling(copied_bytes=size * graph.type_of(node.inputs[0]).cols), NOTHING)
+    sides = product_sides(graph, node, inside, folding)
+    if sides:  # a row of a family's operand meets one member
+        met = len(sides) if isinstance(node, PPT) and node.op == "linear" else 1
+        one = Handling(sides=sum(sides[:met]), corners=met)
+        add(node.outputs[0].rows, one, one * 2)
+    if isinstance(node, Group):
+        one = Handling(rows=1, copied_bytes=size * graph.type_of(node.inputs[0]).cols) + look
+        add(rows, one, one)
+    elif isinstance(node, Loss) and node.op == "cross_entropy":
+        one = Handling(numbers=graph.type_of(node.inputs[0]).cols)
+        add(rows, one, one)
+    elif by_row:
+        add(rows, Handling(rows=1), Handling(rows=0 if isinstance(node, Metric) else 1))
+    for port, kind in enumerate(node.outputs):
+        if kind.cols and not is_remade(node) and _kept(graph, node, port, inside):
+            one = Handling(values=looks(graph, node.region, kind.rows))
+            add("", one, one)
+            one = Handling(copied_bytes=size * kind.cols)
+            add(kind.rows, one, one)
+    return tuple(Term(axis, region=region, handled_fwd=f, handled_bwd=b) for (axis, region), (f, b) in found.items())
+
+
+def looks(graph: Graph, region: int, rows: str = "") -> float:
+    """Return what a value counts for among those that a firing looks for: the more, the more counters its state has; of several rows twice."""
+    depth = sum(r.form != "instance" for r in chain(graph, region))
+    return max(1.0, depth) * (2.0 if rows else 1.0)
+
+
+_BY_ROW = frozenset({
+    "gather", "scatter", "lookup", "reduce_rows", "expand_rows", "softmax", "log_softmax", "softmax_rows", "layer_norm", "argmax", "one_hot",
+    "max_columns", "dot", "accuracy",
+})  # fmt: skip
+"""Operations that go from row to row, beside those of losses and metrics."""
+
+REMADE = frozenset(
+    {"fill", "field", "one_hot", "number", "pad", "columns", "lookup", "expand_rows", "identity", "gate", "stop_gradient", "affine", "neg", "gather"}
+)
+"""Operations whose results backward makes again rather than have them kept."""
+
+
+def is_remade(node: AnyNode) -> bool:
+    """Whether backward makes the node's result again rather than have it kept."""
+    return isinstance(node, Concat | Split | Group) or (isinstance(node, NPT | PPT) and node.op in REMADE)
+
+
+def needed(graph: Graph, ref: Ref, inside: Container[int] = ()) -> bool:
+    """Whether the backward of a node in `inside` (of any, if there is none) reads the value at an output port, or what is made again of it."""
+    stack, seen = [ref], set()
+    while stack:
+        at = stack.pop()
+        reader_at = graph.readers.get(at)
+        if at in seen or reader_at is None:
+            continue
+        seen.add(at)
+        reader, port = graph.by_id[reader_at[0]], reader_at[1]
+        if isinstance(reader, Bcast) or ((not inside or reader.id in inside) and is_remade(reader)):
+            stack += [(reader.id, p) for p in range(len(reader.outputs))]
+        elif inside and reader.id not in inside:
+            continue
+        elif _reads_again(reader, port):
+            return True
+    return False
+
+
+def _reads_again(node: AnyNode, port: int) -> bool:
+    """Whether the backward of a node reads what came at an input port."""
+    if isinstance(node, NPT):
+        return f"x{port}" in OPS[node.op].needs or node.op in ("dot", "softmax_rows")
+    return isinstance(node, Loss) or (isinstance(node, PPT) and node.op != "lookup")
+
+
+def _kept(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -> bool:
+    """Whether forward keeps a result for backward."""
+    own = isinstance(node, NPT) and ("y" in OPS[node.op].needs or node.op in ("softmax", "log_softmax", "softmax_rows"))
+    return own or needed(graph, (node.id, port), inside)
+
+
+def _rows_of(graph: Graph, node: AnyNode) -> str:
+    """Return the axis of the rows that a node goes through: its operand's, or its result's where only that has any."""
+    taken = next((graph.type_of(r).rows for r in node.inputs if graph.type_of(r).rows), "")
+    given = next((t.rows for t in node.outputs if t.rows), "")
+    return given if isinstance(node, Group) or (isinstance(node, NPT | PPT) and node.op in ("gather", "expand_rows")) else taken or given
 
 
 def flops_per_number(op: str) -> float:
@@ -132,8 +266,9 @@ def _optimizer(layer: Layer, train: Settings) -> str:
     return str(layer.settings.get("optimizer", train.get("optimizer", "adam")))
 
 
-def _vector(node: AnyNode, taken: int, given: int) -> tuple[float, float]:
-    """Return the element-wise operations of a row, forward and backward, from the numbers that it takes and gives."""
+def _vector(node: AnyNode, taken: int, given: int, unlike: bool) -> tuple[float, float]:
+    """Return the element-wise operations of a row, forward and backward, from the numbers that it takes and gives; `unlike`: of operands that
+    are not of one width."""
     match node:
         case PPT(op="linear" | "linear_by"):
             return given, given  # the bias and its gradient
@@ -142,7 +277,7 @@ def _vector(node: AnyNode, taken: int, given: int) -> tuple[float, float]:
         case PPT() | NPT():
             if node.op in _MOVES_ONLY:
                 return 0.0, taken
-            each = flops_per_number(node.op)
+            each = max(flops_per_number(node.op), _UNLIKE if unlike else 0.0)
             numbers = max(taken, given)
             return each * numbers, (each if each <= 4 else each / 3) * numbers
         case Loss() | Metric():
@@ -178,13 +313,18 @@ def _folded_into(graph: Graph, lookup: PPT, inside: Container[int]) -> PPT | Non
 
 def _folds(graph: Graph, node: AnyNode, inside: Container[int]) -> list[int]:
     """Return the columns of each embedding that is folded into a Linear."""
+    return [x.outputs[0].cols for x in _folded(graph, node, inside)]
+
+
+def _folded(graph: Graph, node: AnyNode, inside: Container[int]) -> list[PPT]:
+    """Return the lookups that are folded into a Linear."""
     if not isinstance(node, PPT) or node.op != "linear":
         return []
     concat = graph.by_id[node.inputs[0][0]]
     if not isinstance(concat, Concat) or _linear_behind(graph, concat, inside) is not node:
         return []
-    before = [(graph.by_id[r[0]], graph.type_of(r).cols) for r in concat.inputs]
-    return [cols for x, cols in before if isinstance(x, PPT) and x.op == "lookup" and _folded_into(graph, x, inside) is node]
+    before = [graph.by_id[r[0]] for r in concat.inputs]
+    return [x for x in before if isinstance(x, PPT) and x.op == "lookup" and _folded_into(graph, x, inside) is node]
 
 
 def _columns(graph: Graph, node: AnyNode, region: int, types: Iterable[Type]) -> dict[tuple[str, int], int]:
@@ -209,5 +349,6 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 __all__ = [
-    "FOLD_ROWS", "Settings", "Term", "flops_per_number", "memory_bytes", "parameters", "product_flops", "terms", "update_flops", "update_frequency",
+    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "looks", "memory_bytes", "needed", "parameters",
+    "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
 ]

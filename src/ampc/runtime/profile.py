@@ -12,10 +12,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from ampc.codegen.carried import segment_terms, term_seconds
 from ampc.codegen.plan import Plan, Segment
 from ampc.diagnostics import error, printable
 from ampc.ir.graph import Graph
-from ampc.place import Cost, Precision, Statistics, Target, estimate
+from ampc.place import Cost, Precision, Statistics, Target, Term, estimate
+from ampc.place.cost import rows_of
 from ampc.place.factors import Factors
 from ampc.runtime.trace import Trace
 from ampc.runtime.weights import write_bytes
@@ -168,6 +170,11 @@ def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, 
     """
     graph, cost = plan.graph, estimate(plan.graph, statistics, precision, _together(plan))
     kinds = {d.name: d for d in target.devices}
+    rows = rows_of(graph, statistics)
+    carried: dict[int, list[Term]] = {}
+    for s in plan.segments:
+        for node, term in segment_terms(plan, s, precision):
+            carried.setdefault(node.id, []).append(term)
     out: dict[int, list[float]] = {}
     for q in found.queues:
         if found.model != graph.name or any(i not in graph.by_id for i in q.nodes):
@@ -177,12 +184,10 @@ def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, 
         overhead = (q.firings * device.firing_overhead_s + q.tokens * device.message_overhead_s) / device.cores
         work = 0.0
         for c in (cost.nodes[i] for i in q.nodes if i in cost.nodes):
-            work += q.firings * device.seconds(0.0, 0.0, 0.0, c.product_flops * (1 + backward), precision)
-            matrix, vector, moved = c.fwd_matrix_flops, c.fwd_vector_flops, c.fwd_bytes
-            if backward:
-                matrix, vector, moved = c.bwd_matrix_flops, c.bwd_vector_flops, c.bwd_bytes
-            if c.fires:
-                work += q.tokens / c.fires * device.seconds(matrix, vector, moved, precision=precision)
+            called = q.firings * (1 + backward)
+            work += device.calls_s(called * c.product_flops, called * c.product_sides, called * c.product_calls, precision)
+        for t in (t for i in q.nodes for t in carried.get(i, ())):
+            work += q.tokens * rows(t.axis, t.region) * term_seconds(t, device, precision)[backward]
         if work <= 0.0:
             continue
         spent = q.seconds - q.update_s

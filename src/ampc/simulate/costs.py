@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from ampc.codegen.carried import calls_seconds, segment_terms, term_seconds
 from ampc.codegen.plan import Plan, Segment
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import AnyNode, Group, Phi, Ref, Source, Through, Type
 from ampc.place.factors import NONE, Factors
 from ampc.place.statistics import field_of
 from ampc.place.target import NUMBER_BYTES, Device, Precision
-from ampc.place.work import product_flops, terms, update_flops
+from ampc.place.work import update_flops
 from ampc.runtime.extents import Extents
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.tables import Costs
@@ -56,7 +57,7 @@ def costs(
     queues = 2 * len(plan.segments)
     per_firing, tokens = np.zeros(queues), _Rates(queues)
     for segment in plan.segments:
-        _price(plan.graph, segment, devices[segment.id], precision, factors, per_firing, tokens, folding)
+        _price(plan, segment, devices[segment.id], precision, factors, per_firing, tokens, folding)
     pair, weights = _carried(plan, precision)
     spaces: dict[Space, int] = {}
     first, space, per_row = _entries(tokens, spaces)
@@ -70,21 +71,23 @@ def costs(
 
 
 def _price(
-    graph: Graph, segment: Segment, device: Device, precision: Precision, factors: Factors, per_firing: Floats, tokens: _Rates, folding: bool
+    plan: Plan, segment: Segment, device: Device, precision: Precision, factors: Factors, per_firing: Floats, tokens: _Rates, folding: bool
 ) -> None:
     """Add what a segment's two queues cost."""
+    graph = plan.graph
     inside = {n.id for n in segment.nodes}
     for direction in (0, 1):
         q = 2 * segment.id + direction
         per_firing[q] = device.firing_overhead_s / device.cores
         tokens.constant[q] += device.message_overhead_s / device.cores
         for node in segment.nodes:
-            products = sum(product_flops(graph, node, inside, folding)) * (1 + direction)
             factor = factors.get(node.id, (1.0, 1.0))[direction]
-            per_firing[q] += factor * device.seconds(0.0, 0.0, 0.0, products, precision)
-            for t in terms(graph, node, precision, inside, folding):
-                work = (t.matrix_bwd, t.vector_bwd, t.bytes_bwd) if direction else (t.matrix_fwd, t.vector_fwd, t.bytes_fwd)
-                tokens.add(q, _space(graph, node, t.axis, t.region), factor * device.seconds(*work, precision=precision))
+            per_firing[q] += factor * calls_seconds(graph, node, inside, folding, device, precision)[direction]
+        for node, t in segment_terms(plan, segment, precision, folding):
+            factor = factors.get(node.id, (1.0, 1.0))[direction]
+            tokens.add(q, _space(graph, node, t.axis, t.region), factor * term_seconds(t, device, precision)[direction])
+        if segment.id == 0:
+            tokens.constant[q] += device.instance_overhead_s / device.cores / 2  # admitted by one of its queues, retired by the other
 
 
 def _space(graph: Graph, node: AnyNode, axis: str, region: int) -> Space:

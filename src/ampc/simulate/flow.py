@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from ampc.codegen.carried import calls_seconds, segment_terms, term_seconds
 from ampc.codegen.plan import Plan, make_plan
 from ampc.data import Dataset
 from ampc.diagnostics import error
@@ -20,7 +21,7 @@ from ampc.ir.state import instance_of
 from ampc.place import Placement
 from ampc.place.factors import NONE, Factors
 from ampc.place.target import NUMBER_BYTES, Precision, Target
-from ampc.place.work import memory_bytes, product_flops, terms, update_flops, update_frequency
+from ampc.place.work import memory_bytes, update_flops, update_frequency
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import Templates
 from ampc.simulate.costs import TOKEN_BYTES
@@ -187,15 +188,13 @@ def flow_of(
         each: list[tuple[int, str, tuple[float, float]]] = []
         inside = {n.id for n in s.nodes}
         for direction in (0, 1):
-            products = sum(factors.get(n.id, ONE)[direction] * sum(product_flops(graph, n, inside)) * (1 + direction) for n in s.nodes)
-            per_firing.append(device.firing_overhead_s / device.cores + device.seconds(0.0, 0.0, 0.0, products, precision))
-        for n in s.nodes:
-            longer = factors.get(n.id, ONE)
-            for t in terms(graph, n, precision, inside):
-                forward = device.seconds(t.matrix_fwd, t.vector_fwd, t.bytes_fwd, precision=precision)
-                backward = device.seconds(t.matrix_bwd, t.vector_bwd, t.bytes_bwd, precision=precision)
-                each.append((n.id, t.axis, (longer[0] * forward, longer[1] * backward)))
-        costs.append((device.message_overhead_s / device.cores, each))
+            called = (factors.get(n.id, ONE)[direction] * calls_seconds(graph, n, inside, True, device, precision)[direction] for n in s.nodes)
+            per_firing.append(device.firing_overhead_s / device.cores + sum(called))
+        for n, t in segment_terms(plan, s, precision):
+            longer, (forward, backward) = factors.get(n.id, ONE), term_seconds(t, device, precision)
+            each.append((n.id, t.axis, (longer[0] * forward, longer[1] * backward)))
+        admitted = device.instance_overhead_s / 2 if s.id == 0 else 0.0
+        costs.append(((device.message_overhead_s + admitted) / device.cores, each))
     templates = [_template(plan, r, costs, NUMBER_BYTES[precision]) for r in recordings]
     tables, kept = _joined(templates)
     of_segment = [[number[x] for x in s.layers] for s in plan.segments]
