@@ -19,6 +19,7 @@ from ampc.codegen.measures import loss_call, targets
 from ampc.codegen.plan import Segment, is_direct
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Ref, Split
 from ampc.ir.ops import OPS
+from ampc.place.work import is_remade
 
 Key = Ref | tuple[str, int, int]
 Writer = Callable[["Backward", Any, Buffer], None]
@@ -38,7 +39,7 @@ class Backward(Firing):
         if len(key) == 3:
             return self.gather_input(key[1], key[2])
         node = self.graph.by_id[key[0]]
-        if forward.is_cheap(node) or self._needs_factors(node):
+        if is_remade(node) or self._needs_factors(node):
             for port, buffer in enumerate(forward.write(self, node)):
                 self.values[(node.id, port)] = buffer
             return self.values[key]

@@ -1,6 +1,6 @@
 """Forward text of every operation: a table from its name to a writer, which returns the buffer with the result.
 
-`cheap` operations keep nothing for backward; it makes their results anew.
+Operations that are `place.work.is_remade` keep nothing for backward; it makes their results anew.
 """
 
 from __future__ import annotations
@@ -20,16 +20,6 @@ from ampc.ir.ops import OPS
 from ampc.ir.scope import chain
 
 Writer = Callable[[Firing, Any], Buffer]
-
-CHEAP = frozenset(
-    {"fill", "field", "one_hot", "number", "pad", "columns", "lookup", "expand_rows", "identity", "gate", "stop_gradient", "affine", "neg", "gather"}
-)
-
-
-def is_cheap(node: AnyNode) -> bool:
-    """Whether backward makes the node's result again rather than keep it."""
-    return isinstance(node, Concat | Split | Group) or (isinstance(node, NPT | PPT) and node.op in CHEAP)
-
 
 def write(f: Firing, node: AnyNode) -> list[Buffer]:
     """Write the forward text of one payload node; return the buffers of its outputs (none for what a Linear takes in by parts)."""
