@@ -321,8 +321,8 @@ class Engine:
         records[:, L.STEP] = [self._steps[name] for name in self.plan.layers]
         records[:, L.OPTIMIZER] = [OPTIMIZERS.index(v["optimizer"]) for v in values]
         hypers[:] = 0
-        for word, setting in _HYPERS.items():
-            hypers[:, word] = [v[setting] for v in values]
+        for column, setting in _HYPERS.items():
+            hypers[:, column] = [v[setting] for v in values]
         hypers[:, P.RATE] *= self._factor
         for histogram in b.histograms.values():
             I[histogram : histogram + STALENESS_BINS] = 0
