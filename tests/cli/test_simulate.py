@@ -25,6 +25,33 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(f"data/{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
 
 
+TWO = """name = "two"
+
+[[devices]]
+name = "big"
+kind = "fpga"
+matrix_flops_per_s = { fp32 = 1e11 }
+vector_flops_per_s = 1e10
+memory_bytes = 100_000_000
+message_overhead_s = 1e-7
+
+[[devices]]
+name = "small"
+kind = "fpga"
+matrix_flops_per_s = { fp32 = 1e10 }
+vector_flops_per_s = 1e9
+memory_bytes = 100_000_000
+message_overhead_s = 1e-7
+
+[links]
+topology = "links"
+bytes_per_s = 1e9
+latency_s = 1e-6
+
+[[links.link]]
+from = "big"
+to = "small"
+"""
 SMALL = ["--set", "hidden=6", "--data", "data"]
 MODEL = str(MODELS / "list_reduction.amp")
 
@@ -77,6 +104,23 @@ def test_a_sweep_is_a_table_a_file_and_a_picture(capsys: pytest.CaptureFixture[s
     assert "exists" in capsys.readouterr().err
 
 
+def test_a_sweep_without_numerics_goes_over_schedules(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["--target", "fpga_1tflops", "--cost-only", "--sweep", "mode=async,sync,filled", "--max-active-keys", "4", "--set", "min_update_frequency=5"]
+    assert main(["simulate", MODEL, *SMALL, "--json", "--quiet", *args]) == 0
+    rates = {r["mode"]: r["instances_per_s"] for r in json.loads(capsys.readouterr().out)}
+    for mode, rate in rates.items():
+        assert simulated(capsys, *args[:3], *args[5:], "--mode", mode)["instances_per_s"] == pytest.approx(rate)
+    assert len(set(rates.values())) == 3
+
+
+def test_a_sweep_over_the_number_of_devices_that_there_are_keeps_the_target(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("two.toml").write_text(TWO, encoding="utf-8")
+    assert main(["simulate", MODEL, *SMALL, "--target", "two.toml", "--cost-only", "--json", "--quiet", "--sweep", "devices=2,3"]) == 0
+    two, three = json.loads(capsys.readouterr().out)
+    assert two["instances_per_s"] == pytest.approx(simulated(capsys, "--target", "two.toml", "--cost-only")["instances_per_s"])
+    assert "can't be resized" in three["error"]
+
+
 def test_a_sweep_over_a_parameter_compiles_anew(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", MODEL, *SMALL, "--target", "fpga_1tflops", "--sweep", "copies=1,2", "--cost-only", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -123,6 +167,19 @@ def test_run_folder_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (["--at", "step=fpga:77", "--target", "fpga_1tflops"], "fpga:77"),
         (["--at", "step"], "LAYER=DEVICE"),
         (["--jitter", "-1"], "jitter"),
+        (["--sweep", "jitter=much"], "numbers from 0 to 10"),
+        (["--sweep", "hidden=6,wide"], "expects numbers, `true` or `false`, got `wide`"),
+        (["--sweep", "mode=async,filled"], "`mode`"),
+        (["--sweep", "seed=1,x"], "`seed`"),
+        (["--cost-only", "--sweep", "mode=async,fast"], "`filled`, got `fast`"),
+        (["--cost-only", "--sweep", "epochs=1,2"], "does not look at `epochs`"),
+        (["--sweep", "workers=1,2"], "sweep `devices`"),
+        (["--set", "driver=step"], "no setting `driver`"),
+        (["--sweep", "devices=1", "-o", "nowhere/x.parquet"], "no folder `nowhere`"),
+        (["--trace", "data"], "other things than a trace"),
+        (["--failures", "3"], "--repair"),
+        (["--repair", "3"], "--failures"),
+        (["--data", "data/train.jsonl", "--validate"], "no validation data"),
         (["--estimate", "--target", "fpga_1tflops", "--cost-only"], "gated graph network"),
     ],
     ids=" ".join,

@@ -91,6 +91,10 @@ def simulate(
     from ampc.simulate.simulator import Conditions
 
     _check(data, sweep, plot, trace, output, force, cost_only, epochs, validate, mode)
+    swept = {s.partition("=")[0].strip() for s in sweep or []}
+    for flag, value, name, other in (("--failures", failures, "repair_s", "--repair"), ("--repair", repair, "failures_per_s", "--failures")):
+        if value and not (repair if other == "--repair" else failures) and name not in swept:
+            raise error("AMP719", f"`{flag}` alone changes nothing", help=f"add `{other} X`", exit_code=2)
     assert data is not None
     program = Source(model, data, sets or [], disable or [], target, strategy)
     manifest = program.manifest({})
@@ -104,12 +108,12 @@ def simulate(
     kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
     conditions = Conditions(rates, jitter, failures, repair, seed, kept, factors)  # type: ignore[arg-type]  # its names are those of the flag
     hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
-    one: Callable[..., Found] = partial(_cost_only, how=mode or "async") if cost_only else _real
     if sweep:
         axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]
-        program.refuse([name for name, _ in axes])
-        _sweep(axes, program, hardware, flags, instances, one, output, plot, force, as_json, rates=precision is None)
+        program.refuse([name for name, _ in axes], cost_only)
+        _sweep(axes, program, hardware, flags, instances, cost_only, mode, output, plot, force, as_json, rates=precision is None)
         return
+    one: Callable[..., Found] = partial(_cost_only, how=mode or "async") if cost_only else _real
     found, predicted, log = one(manifest, hardware, options, data, instances, validate, output, force, told=True)
     if trace is not None:
         log.save(trace)
@@ -168,17 +172,23 @@ class Source:
         """Return the program with other values of its parameters."""
         if self._given is not None:
             return self._given
-        own = [s for s in self.parameters if s.partition("=")[0].strip() not in changed] + [f"{k}={v}" for k, v in changed.items()]
+        own = [s for s in self.parameters if s.partition("=")[0].strip() not in changed] + [f"{k}={str(v).lower()}" for k, v in changed.items()]
         key = "\n".join(own)
         if key not in self._made:
-            data = str(self.data) if self.data.is_dir() else None
-            made = compile_model(self.model, target=self.target, strategy=self.strategy, sets=own, data=data, disable=self.disable).manifest
+            made = compile_model(self.model, target=self.target, strategy=self.strategy, sets=own, data=str(self.data), disable=self.disable).manifest
             assert made is not None
             self._made[key] = made
         return self._made[key]
 
-    def refuse(self, names: list[str]) -> None:
-        """Refuse to sweep over parameters of a program that is compiled already."""
+    def refuse(self, names: list[str], cost_only: bool) -> None:
+        """Refuse to sweep over parameters of a program that is compiled already, and over what changes nothing."""
+        from ampc.runtime.options import SETTINGS
+        from ampc.simulate.study import FREE
+
+        idle = [n for n in names if cost_only and n in SETTINGS and n not in FREE]
+        if idle:
+            remedy = f"leave `--cost-only` out; with it a sweep goes over {', '.join(f'`{n}`' for n in FREE)}, `devices`, conditions and parameters"
+            raise error("AMP902", f"`--cost-only` does not look at `{idle[0]}`", help=remedy, exit_code=2)
         fixed = [] if self._given is None else [n for n in names if n in self._given.graph.parameters]
         if fixed:
             message = f"`{fixed[0]}` is a parameter of the model and was fixed when it was compiled"
@@ -186,7 +196,11 @@ class Source:
 
     def options(self, manifest: Manifest, flags: Mapping[str, Any]) -> RunOptions:
         from ampc.runtime.program import Program
+        from ampc.simulate.study import ELSEWHERE
 
+        for name in (*(s.partition("=")[0].strip() for s in self.settings), *flags):
+            if name in ELSEWHERE:
+                raise error("AMP719", f"a simulation has no setting `{name}`", help=ELSEWHERE[name], exit_code=2)
         return Program(manifest).options(flags, sets=self.settings)
 
 
@@ -203,6 +217,8 @@ def _check(
          "for instance `-o sweep.parquet`"),
         (cost_only and validate, "`--cost-only` computes no numbers that could be validated", "leave one of them out"),
         (cost_only and bool(output) and not sweep, "`--cost-only` makes no weights for a run folder", "`--json > FILE` keeps the figures"),
+        (trace is not None and trace.is_dir() and any(trace.iterdir()) and not (trace / "firings.parquet").is_file(),
+         f"`{trace}` holds other things than a trace", "give another folder"),
         (force and not output, "`--force` overwrites what `-o` names", "add `-o PATH`, or leave it out"),
         (mode == "filled" and not cost_only, "`--mode filled` is simulated without numerics only", "add `--cost-only`"),
         (mode not in (None, "async", "sync", "filled"), "`--mode` expects `async`, `sync` or `filled`", "leave it out for `async`"),
@@ -226,6 +242,8 @@ def _real(
 
     program = Program(manifest)
     training, validation = program.split_data(data, None, options) if validate else (program.read(data), None)
+    if validate and validation is None:
+        raise error("AMP719", f"`--validate` finds no validation data in `{data}`", help="give a folder with `valid.*`", exit_code=2)
     folder = None if output is None else RunFolder(Path(output), force=force)
     if folder is not None:
         folder.check()
@@ -256,17 +274,33 @@ def _cost_only(
 
 
 def _sweep(
-    axes: list[tuple[str, list[Any]]], program: Source, hardware: Hardware, flags: Mapping[str, Any], instances: int,
-    one: Callable[..., Found], output: str | None, plot: Path | None, force: bool, as_json: bool, *, rates: bool,
+    axes: list[tuple[str, list[Any]]], program: Source, hardware: Hardware, flags: Mapping[str, Any], instances: int, cost_only: bool,
+    mode: str | None, output: str | None, plot: Path | None, force: bool, as_json: bool, *, rates: bool,
 ) -> None:  # fmt: skip
     """Print a row for each point; `rates`: which rates hold follows from the setting `precision`."""
+    from ampc.runtime.options import SETTINGS
     from ampc.simulate import study
 
+    for path in (output, plot):
+        if path is not None and not Path(path).parent.is_dir():
+            raise error("AMP719", f"there is no folder `{printable(str(Path(path).parent))}` to write into", help="make it first", exit_code=2)
     if output is not None and Path(output).exists() and not force:
         raise error("AMP719", f"`{printable(output)}` exists", help="give another path, or `--force`", exit_code=2)
 
+    def prepared(manifest: Manifest, settings: Mapping[str, Any]) -> tuple[RunOptions, Callable[..., Found]]:
+        if not cost_only:
+            return program.options(manifest, {**flags, **settings}), _real
+        how = settings.get("mode", mode or "async")
+        if how not in ("async", "sync", "filled"):
+            raise error("AMP902", f"`--sweep mode=` expects `async`, `sync` or `filled`, got `{printable(str(how))}`", exit_code=2)
+        return program.options(manifest, {**flags, **settings, "mode": None}), partial(_cost_only, how=how)
+
+    for name, values in axes:  # mistakes are told before the first point is simulated
+        for value in values:
+            prepared(program.manifest({}), {name: value} if name in SETTINGS else {})
+
     def simulated(manifest: Manifest, on: Hardware, settings: Mapping[str, Any]) -> dict[str, Any]:
-        options = program.options(manifest, {**flags, **settings})
+        options, one = prepared(manifest, settings)
         if rates:
             on = dataclasses.replace(on, conditions=dataclasses.replace(on.conditions, precision=options.precision))
         found, predicted, _ = one(manifest, on, options, program.data, instances)

@@ -194,6 +194,8 @@ def resized(target: Target, n: int) -> Target:
 
     A mesh or torus becomes as square as `n` allows; hosts keep their size (a single host may be smaller).
     """
+    if n == len(target.devices):
+        return target
     first, links = target.devices[0], target.links
     stem = first.name.removesuffix(":0")
     if not 1 <= n <= MAX_DEVICES:
@@ -205,7 +207,7 @@ def resized(target: Target, n: int) -> Target:
         links = msgspec.structs.replace(links, host_devices=n)
     elif links.topology == "hosts" and n % links.host_devices:
         raise error("AMP504", f"{n} devices don't fill hosts of {links.host_devices}", help=f"give a multiple of {links.host_devices}")
-    elif links.topology == "links" and n != len(target.devices):
+    elif links.topology == "links":
         body = f"target `{printable(target.name)}` lists its links, so that it can't be resized"
         raise error("AMP504", body, help="give it a `topology` of another kind")
     devices = tuple(msgspec.structs.replace(first, name=f"{stem}:{k}" if n > 1 else stem) for k in range(n))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -107,9 +108,13 @@ class Program:
         return place(self.graph, cores(target, workers), "balanced" if strategy == "manual" else strategy, self.manifest.statistics)
 
     def _real_engine(self, options: EngineOptions, parameters: dict[str, Array] | None) -> EngineLike:
-        from ampc.runtime.engine import Engine  # compiles: loaded when something runs
+        began = time.perf_counter()
+        from ampc.runtime.engine import Engine  # compiles what kernels call, the first time for half a minute: loaded when something runs
 
-        return Engine(self.graph, self.placement(options.workers), options=options, parameters=parameters)
+        imported = time.perf_counter() - began
+        engine = Engine(self.graph, self.placement(options.workers), options=options, parameters=parameters)
+        engine.compile_seconds += imported
+        return engine
 
     # ------------------------------------------------------------------------------------------ weights
 

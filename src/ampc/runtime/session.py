@@ -168,7 +168,7 @@ class Session:
                     self.on_event(
                         Note(f"{training.skipped} of {training.n + training.skipped} training instances are left out: a value isn't finite")
                     )
-                if validation is None:
+                if validation is None and self.options.driver != "simulate":  # which validates only if it is asked to
                     self.on_event(Note(self._unvalidated()))
                 self._epochs(training, validation, interrupts)
             said = self.observer.finish(self.engine, training, None if self.folder is None else self.folder.path)

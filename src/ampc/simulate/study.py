@@ -30,7 +30,12 @@ from ampc.simulate.flow import sampled
 from ampc.simulate.report import report
 from ampc.simulate.simulator import Conditions, Simulator
 
-CONDITIONS = ("jitter", "failures_per_s", "repair_s")
+CONDITIONS = {"jitter": 10.0, "failures_per_s": 1e6, "repair_s": 1e6}
+"""Conditions of a simulation that a sweep may go through, and the largest value of each."""
+FREE = ("max_active_keys", "min_update_frequency", "seed", "mode", "precision")
+"""Settings of a run that a simulation without numerics looks at."""
+ELSEWHERE = {"workers": "the target's devices take part: sweep `devices`", "driver": "the driver is the simulator"}
+"""Settings of a run that mean nothing here, and why."""
 NO_FIT = ("AMP504", "AMP513", "AMP552")
 """Errors that make a point of a sweep one without figures: this many devices cannot be, or the program does not fit them."""
 MAX_POINTS = 4096
@@ -131,7 +136,26 @@ def parse_axis(text: str, parameters: Sequence[str]) -> tuple[str, list[Value]]:
     if name not in known:
         remedy = did_you_mean(name, known) or "names are `devices`, the model's parameters, the settings of a run, " + ", ".join(CONDITIONS)
         raise error("AMP902", f"`--sweep` knows no `{printable(name)}`", help=remedy, exit_code=2)
-    return name, [parse_value(v) for v in values.split(",") if v.strip()]
+    found = [parse_value(v) for v in values.split(",") if v.strip()]
+    for text, v in zip((v.strip() for v in values.split(",") if v.strip()), found):
+        wanted = _wanted(name, v, parameters)
+        if wanted:
+            raise error("AMP902", f"`--sweep {name}=` expects {wanted}, got `{printable(text)}`", exit_code=2)
+    return name, found
+
+
+def _wanted(name: str, value: Value, parameters: Sequence[str]) -> str:
+    """Return what an axis of this name expects, "" where the value is that. Settings of a run are checked with the run's."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    number = whole or (isinstance(value, float) and math.isfinite(value))
+    if name in CONDITIONS:
+        most = CONDITIONS[name]
+        return "" if number and 0 <= float(value) <= most else f"numbers from 0 to {most:g}"
+    if name in parameters:
+        return "" if number or isinstance(value, bool) else "numbers, `true` or `false`"
+    if name == "devices":
+        return "" if whole else "whole numbers"
+    return ""
 
 
 def points(axes: Sequence[tuple[str, list[Value]]]) -> list[dict[str, Value]]:
@@ -171,15 +195,10 @@ def adapted(hardware: Hardware, point: Mapping[str, Value]) -> Hardware:
     """Return hardware with another number of devices and other conditions, as a point says."""
     target = hardware.target
     if "devices" in point:
-        target = resized(target, _whole("devices", point["devices"]))
+        target = resized(target, int(point["devices"]))
     changed: dict[str, Any] = {k: float(v) for k, v in point.items() if k in CONDITIONS}
+    changed |= {"seed": int(point["seed"])} if "seed" in point else {}
     return dataclasses.replace(hardware, target=target, conditions=dataclasses.replace(hardware.conditions, **changed))
-
-
-def _whole(name: str, value: Value) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise error("AMP902", f"`--sweep {name}=` expects whole numbers, got `{printable(str(value))}`", exit_code=2)
-    return value
 
 
 def row(found: Mapping[str, Any], predicted: float) -> dict[str, Any]:
