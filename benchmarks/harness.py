@@ -7,6 +7,7 @@ knows what is measured.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import dataclasses
 import multiprocessing
 import os
@@ -24,23 +25,30 @@ QUIET_WANTED = 2
 
 
 class Runner(Protocol):
-    """Something that trains. `note` is shown beside its figures (a loss, the BLAS that it calls)."""
+    """Something that trains or predicts. `note` is shown beside its figures (a loss, the BLAS that it calls).
+
+    It may have `facts`, numbers by name that hold for all its windows.
+    """
 
     note: str
 
-    def window(self, seconds: float) -> tuple[int, float]:
-        """Train for about `seconds`; return (instances, seconds that they took)."""
+    def window(self, seconds: float) -> tuple[float, float]:
+        """Train for about `seconds`; return (instances, or whatever is counted, and the seconds that they took)."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """A name and how its process makes a Runner: `make(**arguments)`, a function of a module. `threads`: cores that it can use."""
+    """A name and how its process makes a Runner: `make(**arguments)`, a function of a module. `threads`: cores that it can use.
+
+    `unit`: what it counts a second, where that is not the table's.
+    """
 
     name: str
     make: Callable[..., Runner]
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     threads: int = 1
+    unit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +68,11 @@ class Figures:
     threads: int
     note: str = ""
     failed: str = ""
+    unit: str = ""
     windows: list[Window] = dataclasses.field(default_factory=list)
+    facts: dict[str, float] = dataclasses.field(default_factory=dict)
+    processor_s: float = 0.0
+    """Of its process so far, getting ready included: what the whole comparison costs is their sum."""
 
     def quiet(self, w: Window) -> bool:
         return w.others <= CORES - min(self.threads, CORES) + FREE
@@ -97,7 +109,7 @@ class Comparison:
 
     def best(self, start: str, end: str = "") -> str:
         """Return the name of the fastest contender whose name begins with `start` and ends with `end`; "" if there is none."""
-        them = [f for f in self.figures if f.windows and f.name.startswith(start) and f.name.endswith(end)]
+        them = [f for f in self.figures if f.windows and not f.unit and f.name.startswith(start) and f.name.endswith(end)]
         return max(them, key=lambda f: f.median).name if them else ""
 
     def ratio(self, a: str, b: str, *, thrift: bool = False) -> tuple[float, float, float]:
@@ -105,7 +117,7 @@ class Comparison:
 
         thrift: the rates are those by processor time, which programs beside ours disturb least. Not for more threads than one: waiting costs nothing.
         """
-        if not a or not b:
+        if not a or not b or not {a, b} <= {f.name for f in self.figures}:
             return (float("nan"),) * 3
         one, other = self.of(a), self.of(b)
         pairs = list(zip(one.windows, other.windows, strict=False))
@@ -114,13 +126,23 @@ class Comparison:
         return (statistics.median(ratios), min(ratios), max(ratios)) if ratios else (float("nan"),) * 3
 
 
+Answer = tuple[Window, str, dict[str, float], float]
+"""A window, the note, the facts, and the processor seconds of the process so far."""
+
+
 def compare(title: str, unit: str, contenders: Sequence[Contender], *, seconds: float, rounds: int) -> Comparison:
     """Run `rounds` windows of `seconds` for each contender, in turn; one that fails is reported and left out."""
-    figures = [Figures(c.name, c.threads) for c in contenders]
-    rivals = [_Process(c) for c in contenders]
+    figures = [Figures(c.name, c.threads, unit=c.unit) for c in contenders]
+    rivals: list[_Process] = []
     try:
-        for rival, f in zip(rivals, figures, strict=True):
-            f.failed = rival.warm_up(seconds)
+        rivals += [_Process(c) for c in contenders]
+        _say(f"\r  {title}: {len(rivals)} contenders get ready")
+        with concurrent.futures.ThreadPoolExecutor(CORES) as pool:  # of threads that wait for a process
+            for f, failed in zip(figures, pool.map(lambda r: r.warm_up(min(0.5, seconds)), rivals), strict=True):
+                f.failed = failed
+        for rival, f in zip(rivals, figures, strict=True):  # once more, alone: a rate that was taken beside others is no guide
+            if not f.failed:
+                f.failed = rival.warm_up(min(0.1, seconds))
         for turn in range(rounds):
             for rival, f in zip(rivals, figures, strict=True):
                 if not f.failed:
@@ -135,7 +157,7 @@ def compare(title: str, unit: str, contenders: Sequence[Contender], *, seconds: 
 
 def _one(rival: _Process, f: Figures, seconds: float) -> None:
     try:
-        window, f.note = rival.window(seconds)
+        window, f.note, f.facts, f.processor_s = rival.window(seconds)
         f.windows.append(window)
     except RuntimeError as problem:
         f.failed = str(problem)
@@ -154,20 +176,21 @@ class _Process:
     def warm_up(self, seconds: float) -> str:
         """Build, compile, run for a while; return what failed, or nothing."""
         try:
-            self.window(min(1.0, seconds))
+            self.window(seconds)
         except RuntimeError as problem:
             return str(problem)
         return ""
 
-    def window(self, seconds: float) -> tuple[Window, str]:
-        self.pipe.send(seconds)
+    def window(self, seconds: float) -> Answer:
         try:
+            self.pipe.send(seconds)
             answer = self.pipe.recv()
-        except EOFError:
+        except (BrokenPipeError, EOFError):
             raise RuntimeError(f"ended with exit code {self.process.exitcode}") from None
         if isinstance(answer, str):
             raise RuntimeError(answer)
-        return answer[0], answer[1]
+        found: Answer = answer
+        return found
 
     def end(self) -> None:
         try:
@@ -189,7 +212,10 @@ def _serve(pipe: Connection, contender: Contender) -> None:
             wall = time.perf_counter() - began
             own = time.process_time() - own
             others = max(0.0, (busy_seconds() - busy - own) / wall)
-            pipe.send((Window(items / took, items / max(own, 1e-9), others), runner.note))
+            pipe.send((Window(items / took, items / max(own, 1e-9), others), runner.note, getattr(runner, "facts", {}), time.process_time()))
+        except ModuleNotFoundError as problem:
+            pipe.send(f"{problem.name} isn't installed")
+            return
         except Exception as problem:  # one contender's failure is a line of the table, not the end of the others
             pipe.send(f"{type(problem).__name__}: {str(problem).splitlines()[0][:160] if str(problem) else ''}")
             return
@@ -215,6 +241,7 @@ def options(doc: str | None, **more: Any) -> argparse.ArgumentParser:
     p.add_argument("--seconds", type=float, help="length of a window")
     p.add_argument("--rounds", type=int, help="windows of each contender")
     p.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md and docs/benchmarks.json")
+    p.add_argument("--compile", action="store_true", help="torch.compile wherever it takes long to compile, too (half a minute for each)")
     p.add_argument("--only", default="", help="contenders whose names contain one of these words, separated by commas")
     p.set_defaults(**more)
     return p
@@ -222,7 +249,7 @@ def options(doc: str | None, **more: Any) -> argparse.ArgumentParser:
 
 def lengths(a: argparse.Namespace) -> dict[str, Any]:
     """Return `seconds` and `rounds` as asked for."""
-    return {"seconds": a.seconds or (0.6 if a.quick else 1.0), "rounds": a.rounds or (3 if a.quick else 7)}
+    return {"seconds": a.seconds or (0.4 if a.quick else 0.8), "rounds": a.rounds or (2 if a.quick else 5)}
 
 
 def wanted(contenders: Sequence[Contender], only: str) -> list[Contender]:

@@ -1,21 +1,31 @@
-"""ampc as a contender: a bundled model on a data set, trained by the engine in passes of about a window's length.
+"""ampc as a contender: a bundled model on a data set, trained or asked by the engine in passes of about a window's length.
 
-The clock runs around whole passes: it includes their start, their drain and the flush of part-filled accumulators.
+The clock runs around whole passes: it includes their start, their drain and the flush of part-filled accumulators. The package may be that of
+another folder (`source`), so that two commits can take turns.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+
+from benchmarks.harness import Contender
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "runs" / "bench" / "data"
 SOURCES = {"mnist": "mnist", "sst": "sst", "qm9": "qm9", "babi15": "babi15"}
 """Recipe -> the folder with its original files, in $AMPC_DATA or `data/` of the repository."""
+CALLED = 256
+"""Instances that single calls go through."""
+
+Work = Literal["train", "infer", "stream", "call"]
+"""Training; predictions; predictions with one instance in flight; calls of one instance each."""
 
 
 class NoData(Exception):
@@ -24,11 +34,11 @@ class NoData(Exception):
 
 def data_folder(recipe: str, **settings: Any) -> Path:
     """Return the folder with the product of `recipe`, made if it isn't there. Raises NoData."""
-    from ampc.data.recipes import RECIPES
-
     name = "-".join([recipe, *(f"{k}={v}" for k, v in sorted(settings.items()))])
     out = CACHE / name
     if not out.is_dir():
+        from ampc.data.recipes import RECIPES
+
         source = None
         if recipe in SOURCES:
             source = next((p for p in (Path(r, SOURCES[recipe]) for r in (os.environ.get("AMPC_DATA", ""), ROOT / "data") if r) if p.is_dir()), None)
@@ -38,21 +48,66 @@ def data_folder(recipe: str, **settings: Any) -> Path:
     return out
 
 
-def graph_of(model: str, **overrides: Any) -> Any:
-    """Return the compiled graph of a bundled model, or of program text."""
+def graph_of(model: str, root: Path = ROOT, left_out: tuple[str, ...] = (), **overrides: Any) -> Any:
+    """Return the compiled program of a bundled model, or of program text; `left_out`: passes over the graph."""
+    if left_out:
+        from ampc.compiler import compile_file
+        from ampc.place import this_machine
+        from ampc.runtime.program import Program
+
+        return Program(compile_file(root / "models" / f"{model}.amp", target=this_machine(), overrides=overrides, disable=left_out))
     import ampc
 
-    return ampc.compile(model if "\n" in model else ROOT / "models" / f"{model}.amp", **overrides)
+    return ampc.compile(model if "\n" in model else root / "models" / f"{model}.amp", **overrides)
+
+
+def providers() -> tuple[str, ...]:
+    """Return the BLAS libraries that can be chosen between: with the extra `mkl` two, else one."""
+    try:
+        importlib.metadata.version("mkl")
+    except importlib.metadata.PackageNotFoundError:
+        return ("openblas",)
+    return ("mkl", "openblas")
+
+
+def prepare(blas: str = "", source: str = "") -> None:
+    """Choose the BLAS and the folder that `ampc` is imported from: before anything of it is. Raises RuntimeError if that did not work."""
+    if source:
+        sys.path.insert(0, str(Path(source) / "src"))
+    if blas == "openblas":
+        os.environ["AMPC_BLAS"] = blas
+    elif blas:
+        os.environ.pop("AMPC_BLAS", None)
+    import ampc
+    from ampc.runtime import native
+
+    if source and Path(source).resolve() not in Path(ampc.__file__).resolve().parents:
+        raise RuntimeError(f"ampc is imported from {ampc.__file__}, not from {source}")
+    if blas and blas not in native.PROVIDER:
+        raise RuntimeError(f"the BLAS is {native.PROVIDER}, not {blas}")
 
 
 class Ours:
-    """A model and a data folder in an engine; `settings` over the model's `train:` block."""
+    """A model and a data folder in an engine; `settings` over the model's `train:` block.
 
-    def __init__(self, model: str, data: str, overrides: dict[str, Any] | None = None, instances: int = 0, **settings: Any) -> None:
+    work: what a window does. blas: "mkl" or "openblas". left_out: passes over the graph. told: whether `facts` holds FLOPs, the engine's share of
+    the time and memory.
+    """
+
+    def __init__(
+        self, model: str, data: str, overrides: dict[str, Any] | None = None, instances: int = 0, work: Work = "train", blas: str = "",
+        source: str = "", left_out: tuple[str, ...] = (), told: bool = False, **settings: Any,
+    ) -> None:  # fmt: skip
+        prepare(blas, source)
         from ampc.runtime import native
 
-        self.program = graph_of(model, **(overrides or {}))
+        if work in ("stream", "call"):
+            settings |= {"workers": 1, "max_active_keys": 1, "group": 1}
+        self.program = graph_of(model, Path(source) if source else ROOT, left_out, **(overrides or {}))
         self.data = self.program.read(data)
+        if work == "call":
+            self.data = self.data.select(np.arange(min(CALLED, self.data.n)))
+        self.work = work
         self.session = self.program.session(self.program.options({"until": "", **settings}))
         self.engine: Any = self.session.engine
         self.engine.bind(self.data)
@@ -63,27 +118,75 @@ class Ours:
         self.epoch = 0
         self.last: Any = None
         self.note = ""
+        self.facts: dict[str, float] = {}
         probe = max(1, self.n // 50)
         for _ in range(2):
             self._pass(probe)
+        if told:
+            self.facts = self._facts()
 
-    def _pass(self, size: int) -> float:
+    def _pass(self, size: int, record: bool = False) -> float:
         order = self.rng.permutation(self.n)[:size]
+        train = self.work == "train"
         began = time.perf_counter()
-        self.last = self.engine.run(self.data, order, train=True, epoch=self.epoch)
+        self.last = self.engine.run(self.data, order, train=train, epoch=self.epoch, outputs=not train, record=record)
         took = time.perf_counter() - began
         self.epoch += 1
         self.rate = len(order) / took
-        self.note = f"{self.provider}, loss {self.last.loss:.3f}"
+        self.note = f"{self.provider}, loss {self.last.loss:.3f}" if train else self.provider
         return took
 
     def window(self, seconds: float) -> tuple[int, float]:
         items, took = 0, 0.0
         while took < 0.7 * seconds:
-            size = min(self.n, max(1, int(self.rate * (seconds - took))))
+            size = 1 if self.work == "call" else min(self.n, max(1, int(self.rate * (seconds - took))))
             took += self._pass(size)
             items += size
         return items, took
 
+    def _facts(self) -> dict[str, float]:
+        """FLOPs and bytes of an instance by the cost model; share of a recorded pass that lies outside of firings; memory."""
+        from ampc.bench.measure import flops, peak_bytes, share
+        from ampc.place import estimate, measure
+        from ampc.runtime.profile import profile
 
-__all__ = ["CACHE", "ROOT", "NoData", "Ours", "data_folder", "graph_of"]
+        self._pass(max(1, min(self.n, int(0.1 * self.rate))))
+        self._pass(max(1, min(self.n, int(0.4 * self.rate))), record=True)
+        plan, graph = self.engine.plan, self.program.graph
+        seen = measure(graph, self.data)
+        found = profile(self.engine.trace, plan, seen)
+        spent = share(found)
+        cost = estimate(graph, seen, together={n.id: s.id for s in plan.segments for n in s.nodes})
+        matrix, other = flops(cost, "training" if self.work == "train" else "inference")
+        return {
+            "matrix_flops": matrix, "other_flops": other, "bytes": sum(n.bytes for n in cost.nodes.values()), "firings": spent.firings,
+            "engine": spent.engine, "waiting": spent.waiting, "idle": spent.idle, "peak_bytes": float(peak_bytes()),
+            "tokens": sum(q.tokens for q in found.queues) / max(1, found.instances),
+        }  # fmt: skip
+
+
+class Products:
+    """The GEMM peak of one core: counts GFLOP."""
+
+    def __init__(self, blas: str) -> None:
+        prepare(blas)
+        from ampc.bench.peak import SIDE, Peak
+
+        self.peak = Peak()
+        self.note = f"{SIDE} x {SIDE} x {SIDE}"
+
+    def window(self, seconds: float) -> tuple[float, float]:
+        return self.peak.window(seconds) * seconds / 1e9, seconds
+
+
+def ours(model: str, data: str, workers: tuple[int, ...] = (1, 2), name: str = "", *, settings: dict[str, Any]) -> list[Contender]:
+    """Return ampc with each BLAS and each number of workers, named "ampc mkl, NAME, 2 workers"; `settings` as of `Ours`."""
+    made = []
+    for blas in providers():
+        for n in workers:
+            words = ", ".join(w for w in (f"ampc {blas}", name, f"{n} worker{'s' * (n > 1)}") if w)
+            made.append(Contender(words, Ours, {"model": model, "data": data, "blas": blas, **settings, "workers": n}, n))
+    return made
+
+
+__all__ = ["CACHE", "ROOT", "NoData", "Ours", "Products", "Work", "data_folder", "graph_of", "ours", "prepare", "providers"]

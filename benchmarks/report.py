@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,11 @@ from benchmarks.ours import ROOT
 
 JSON = ROOT / "docs" / "benchmarks.json"
 MARKDOWN = ROOT / "docs" / "benchmarks.md"
-ORDER = ("list_reduction", "mnist", "ggsnn", "tree_lstm", "tokens", "oversubscription")
+RESULTS = ROOT / "runs" / "bench" / "results"
+ORDER = (
+    "list_reduction", "mnist", "ggsnn", "tree_lstm", "babi", "inference", "latency", "roofline", "scaling", "memory", "startup", "tokens",
+    "oversubscription",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +47,15 @@ class Goal:
         return [self.what, f"{number(self.value[0])} {self.unit}", span(*self.value[1:]), f"{sign} {self.bound:g} {self.unit}", reached]
 
 
+RIVALS = ("torch", "torch_geometric", "dyNET38", "jax")
+
+
 def machine() -> dict[str, Any]:
     """Return what the figures were measured on."""
     return {
-        "processor": processor(), "cores": CORES, "python": platform.python_version(), "torch": _version("torch"), "numpy": _version("numpy"),
-        "numba": _version("numba"), "ampc_blas": _blas(), "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": processor(), "cores": CORES, "python": platform.python_version(), **{name: _version(name) for name in RIVALS},
+        "numpy": _version("numpy"), "numba": _version("numba"), "mkl": _version("mkl"), "ampc_blas": _blas(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }  # fmt: skip
 
 
@@ -70,9 +79,9 @@ def _version(package: str) -> str:
 
 
 def _blas() -> str:
-    from ampc.runtime import native
+    from benchmarks.ours import providers
 
-    return native.PROVIDER
+    return " and ".join(f"{p} {_version('mkl')}" if p == "mkl" else "scipy's openblas" for p in providers())
 
 
 # ------------------------------------------------------------------------------------------ rows
@@ -82,10 +91,11 @@ def rows(c: Comparison) -> list[list[str]]:
     out = []
     for f in c.figures:
         if f.failed or not f.windows:
-            out.append([f.name, "-", "", "", "", f"failed: {f.failed}"])
+            out.append([f.name, "-", "", "", "", f.failed])
             continue
         quiet = sum(f.quiet(w) for w in f.windows)
-        out.append([f.name, number(f.median), span(*f.span), number(f.thrift), f"{quiet}/{len(f.windows)}", f.note])
+        unit = f" {f.unit}" if f.unit else ""
+        out.append([f.name, number(f.median) + unit, span(*f.span), number(f.thrift), f"{quiet}/{len(f.windows)}", f.note])
     return out
 
 
@@ -104,19 +114,59 @@ HEADS = ("", "median", "lowest–highest", "by processor time", "quiet windows",
 GOALS = ("ampc against", "median", "lowest–highest", "goal", "reached")
 
 
-def publish(part: str, comparisons: Sequence[Comparison], goals: Sequence[Goal] = (), *, write: bool = False, words: str = "") -> None:
-    """Print the tables; with `write` put them into the documents."""
-    for c in comparisons:
-        print(f"\n{c.title} ({c.unit})\n" + text_table(HEADS, rows(c)))
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of other columns than a comparison's."""
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    unit: str = ""
+
+    def data(self) -> dict[str, Any]:
+        return {"title": self.title, "unit": self.unit, "heads": list(self.heads), "rows": [list(r) for r in self.rows]}
+
+
+def publish(
+    part: str, comparisons: Sequence[Comparison], goals: Sequence[Goal] = (), *, write: bool = False, words: str = "", tables: Sequence[Table] = (),
+    facts: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Print the tables and keep every window under `runs/bench/results`; with `write` put the tables into the documents."""
+    all_tables = [*(Table(c.title, HEADS, rows(c), c.unit) for c in comparisons), *tables]
+    for t in all_tables:
+        print(f"\n{t.title}{f' ({t.unit})' if t.unit else ''}\n" + text_table(t.heads, t.rows))
     goals = [g for g in goals if g.value[0] == g.value[0]]  # a contender may have been left out
     if goals:
         print("\n" + text_table(GOALS, [[w.replace("**", "") for w in g.words()] for g in goals]))
     print(f"\n  {processor()}, {CORES} cores, torch {_version('torch')}, ampc's BLAS: {_blas()}\n", flush=True)
+    made = machine()
+    raw = {
+        "part": part, "commit": commit(), "machine": made, "facts": facts or {},
+        "goals": [dataclasses.asdict(g) | {"reached": g.reached} for g in goals],
+        "comparisons": [dataclasses.asdict(c) for c in comparisons], "tables": [t.data() for t in tables],
+    }  # fmt: skip
+    keep(part, raw)
     if write:
-        record(part, {
-            "tables": [{"title": c.title, "unit": c.unit, "heads": HEADS, "rows": rows(c)} for c in comparisons],
-            "goals": [g.words() for g in goals], "words": words, "machine": machine(),
-        })  # fmt: skip
+        entry = {"tables": [t.data() for t in all_tables], "goals": [g.words() for g in goals], "words": words, "machine": made, "facts": facts or {}}
+        record(part, entry)
+
+
+def keep(part: str, raw: dict[str, Any]) -> None:
+    """Write what was measured into a file of its own, named by part, commit and time."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    _replace(RESULTS / f"{part}-{raw['commit']}-{stamp}.json", json.dumps(raw, indent=1, ensure_ascii=False) + "\n")
+
+
+def commit() -> str:
+    """Return the short name of the commit that is checked out, with a + if files were changed since; "unknown" outside of a repository."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def record(part: str, entry: dict[str, Any]) -> None:
@@ -142,7 +192,8 @@ def _section(entry: dict[str, Any]) -> str:
     if entry["words"]:
         lines += [entry["words"], ""]
     m = entry["machine"]
-    versions = f"Python {m['python']}, torch {m['torch']}, numba {m['numba']}, ampc's BLAS {m['ampc_blas']}"
+    rivals = ", ".join(f"{name} {m[name]}" for name in RIVALS if m.get(name, "-") != "-")
+    versions = f"Python {m['python']}, numba {m['numba']}, {rivals}, ampc's BLAS {m['ampc_blas']}"
     lines += [f"{m['date']}: {m['processor']}, {m['cores']} cores; {versions}.", ""]
     return "\n".join(lines)
 
@@ -154,4 +205,4 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-__all__ = ["Goal", "machine", "markdown_table", "publish", "record", "text_table"]
+__all__ = ["Goal", "Table", "commit", "keep", "machine", "markdown_table", "publish", "record", "text_table"]

@@ -1,4 +1,4 @@
-"""PyTorch as a contender: steps of a training loop until the window is over. Batches are made before the clock starts.
+"""PyTorch as a contender: steps of a training loop, or calls without gradients, until the window is over. Batches are made before the clock starts.
 
 Models and losses are of the parts; this module knows only how to count and how to step.
 """
@@ -36,6 +36,29 @@ class Steps:
         return items, took
 
 
+class Calls:
+    """Calls `forward(batch)` over `batches` in turn, without gradients."""
+
+    def __init__(self, torch: Any, batches: Sequence[Any], sizes: Sequence[int], forward: Callable[[Any], Any]) -> None:
+        self.batches, self.sizes, self.forward, self.torch = batches, sizes, forward, torch
+        self.k = 0
+        self.note = ""
+        self.window(0.3)
+
+    def window(self, seconds: float) -> tuple[int, float]:
+        items = 0
+        with self.torch.inference_mode():
+            began = time.perf_counter()
+            while True:
+                i = self.k % len(self.batches)
+                self.forward(self.batches[i])
+                items += self.sizes[i]
+                self.k += 1
+                took = time.perf_counter() - began
+                if took >= seconds:
+                    return items, took
+
+
 def updater(*optimizers: Any) -> Callable[[], None]:
     """Return a call that steps all optimizers and forgets the gradients."""
 
@@ -56,4 +79,8 @@ def prepare(threads: int, seed: int = 0) -> Any:
     return torch
 
 
-__all__ = ["Steps", "prepare", "updater"]
+def words(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads > 1)}"
+
+
+__all__ = ["Calls", "Steps", "prepare", "updater", "words"]
