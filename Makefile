@@ -4,14 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 EXTRAS ?= dev,digits,plots
 DEMO   := runs/demo
-PARTS  ?= list_reduction mnist ggsnn tree_lstm tokens oversubscription
+PARTS  ?=
+BASE   ?= HEAD~1
 SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch test-long lint bench experiments golden clean
+.PHONY: help setup demo test test-torch test-long lint bench bench-quick bench-compare experiments golden clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # A python of another name may do: the first that is 3.11 or newer.
 $(VENV)/.stamp: pyproject.toml
@@ -50,15 +51,24 @@ lint: $(VENV)/.stamp ## ruff and mypy --strict
 	$(BIN)/python -m ruff check src tests benchmarks experiments
 	$(BIN)/python -m mypy
 
-# PyTorch is large: it has a place of its own.
+# PyTorch is large: it has a place of its own. Rivals that can't be installed here are lines without figures.
 .venv-bench/.stamp: $(VENV)/.stamp
 	@test -x .venv-bench/bin/python || $(BIN)/python -m venv .venv-bench
-	@echo "installing ampc and PyTorch into .venv-bench"
-	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
+	@echo "installing ampc, MKL, PyTorch and other rivals into .venv-bench"
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),mkl,torch]' || \
+	  .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
+	@for rival in torch_geometric dyNET38 'jax[cpu]'; do \
+	    .venv-bench/bin/python -m pip install --quiet --disable-pip-version-check "$$rival" || echo "$$rival can't be installed here: left out"; done
 	@touch $@
 
-bench: .venv-bench/.stamp ## speed beside PyTorch (installs it), into docs/benchmarks.md; PARTS="mnist ..." for some
+bench: .venv-bench/.stamp ## speed beside PyTorch and others (installs them), into docs/benchmarks.md; PARTS="mnist ..." for some
 	.venv-bench/bin/python -m benchmarks.run --write $(PARTS)
+
+bench-quick: .venv-bench/.stamp ## the same in fewer and shorter windows; writes nothing
+	.venv-bench/bin/python -m benchmarks.run --quick $(PARTS)
+
+bench-compare: .venv-bench/.stamp ## speed of this commit beside that of BASE=<commit>, in one run
+	.venv-bench/bin/python -m benchmarks.against $(BASE)
 
 experiments: $(VENV)/.stamp ## train every task to its target, async and sync (hours), into docs/results.md; TASKS="qm9 ..." for some
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'

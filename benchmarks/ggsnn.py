@@ -211,8 +211,8 @@ def contenders(data: str, hidden: int, compiled: bool, quick: bool) -> list[Cont
         if compiled and form.startswith("100"):
             made.append(Contender(f"torch {form}, compiled, {words(threads)}", rival, {**arguments, "compiled": True}, threads))
     made.append(Contender("torch 100 with PyG, 2 threads", pyg_rival, {"data": data, "batch": 100, "hidden": hidden, "threads": 2}, 2))
-    made += ours(MODEL, data, settings=settings(hidden))
-    return made + ours(MODEL, data, (2,), "two copies of the layers", settings=settings(hidden, 2))
+    made += ours(MODEL, data, settings=settings(hidden), second=(1,))
+    return made + ours(MODEL, data, (2,), "two copies", settings=settings(hidden, 2), second=(2,))
 
 
 def goals(c: Comparison) -> list[Goal]:

@@ -138,7 +138,7 @@ def compare(title: str, unit: str, contenders: Sequence[Contender], *, seconds: 
         rivals += [_Process(c) for c in contenders]
         _say(f"\r  {title}: {len(rivals)} contenders get ready")
         with concurrent.futures.ThreadPoolExecutor(CORES) as pool:  # of threads that wait for a process
-            for f, failed in zip(figures, pool.map(lambda r: r.warm_up(min(0.5, seconds)), rivals), strict=True):
+            for f, failed in zip(figures, pool.map(lambda r: r.warm_up(min(0.3, seconds)), rivals), strict=True):
                 f.failed = failed
         for rival, f in zip(rivals, figures, strict=True):  # once more, alone: a rate that was taken beside others is no guide
             if not f.failed:
@@ -247,9 +247,9 @@ def options(doc: str | None, **more: Any) -> argparse.ArgumentParser:
     return p
 
 
-def lengths(a: argparse.Namespace) -> dict[str, Any]:
-    """Return `seconds` and `rounds` as asked for."""
-    return {"seconds": a.seconds or (0.4 if a.quick else 0.8), "rounds": a.rounds or (2 if a.quick else 5)}
+def lengths(a: argparse.Namespace, seconds: float = 0.6, rounds: int = 5) -> dict[str, Any]:
+    """Return `seconds` and `rounds` as asked for, else these; less for a quick look."""
+    return {"seconds": a.seconds or (min(0.4, seconds) if a.quick else seconds), "rounds": a.rounds or (2 if a.quick else rounds)}
 
 
 def wanted(contenders: Sequence[Contender], only: str) -> list[Contender]:

@@ -46,7 +46,7 @@ def _latency(task: Task, data: str) -> list[Contender]:
 
 def throughput(argv: list[str] | None = None) -> list[Comparison]:
     a = options(__doc__).parse_args(argv)
-    c = compare("Predictions of many instances", "instances/s", wanted(_each(_throughput), a.only), **lengths(a))
+    c = compare("Predictions of many instances", "instances/s", wanted(_each(_throughput), a.only), **lengths(a, 0.5, 3))
     goals = []
     for t in TASKS:
         mine, best = c.best(f"{t.name}: ampc"), c.best(f"{t.name}: torch")
@@ -59,7 +59,7 @@ def throughput(argv: list[str] | None = None) -> list[Comparison]:
 
 def latency(argv: list[str] | None = None) -> list[Comparison]:
     a = options(__doc__).parse_args(argv)
-    c = compare("Predictions of one instance at a time", "instances/s", wanted(_each(_latency), a.only), **lengths(a))
+    c = compare("Predictions of one instance at a time", "instances/s", wanted(_each(_latency), a.only), **lengths(a, 0.5, 3))
     goals, rows = [], []
     for t in TASKS:
         theirs = c.best(f"{t.name}: torch")

@@ -116,7 +116,7 @@ def contenders(data: str, compiled_too: bool = False) -> list[Contender]:
         arguments = {"data": data, "batch": batch, "cell": cell, "threads": threads, "compiled": compiled}
         made.append(Contender(f"torch {name}, {words(threads)}", rival, arguments, threads))
     made.append(Contender("jax 100 by length, scan, 1 thread", jax_rival, {"data": data, "batch": 100}))
-    return made + ours(MODEL, data, settings=SETTINGS) + ours(MODEL, data, (2,), "two copies of a layer", settings=COPIES)
+    return made + ours(MODEL, data, settings=SETTINGS, second=(1,)) + ours(MODEL, data, (2,), "two copies", settings=COPIES, second=(2,))
 
 
 def goals(c: Comparison) -> list[Goal]:

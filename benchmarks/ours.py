@@ -129,7 +129,8 @@ class Ours:
         order = self.rng.permutation(self.n)[:size]
         train = self.work == "train"
         began = time.perf_counter()
-        self.last = self.engine.run(self.data, order, train=train, epoch=self.epoch, outputs=not train, record=record)
+        how: dict[str, Any] = {"record": True} if record else {}  # what an older engine doesn't know is not asked of it
+        self.last = self.engine.run(self.data, order, train=train, epoch=self.epoch, outputs=not train, **how)
         took = time.perf_counter() - began
         self.epoch += 1
         self.rate = len(order) / took
@@ -147,6 +148,7 @@ class Ours:
     def _facts(self) -> dict[str, float]:
         """FLOPs and bytes of an instance by the cost model; share of a recorded pass that lies outside of firings; memory."""
         from ampc.bench.measure import flops, peak_bytes, share
+        from ampc.bench.subject import engine_bytes
         from ampc.place import estimate, measure
         from ampc.runtime.profile import profile
 
@@ -161,8 +163,18 @@ class Ours:
         return {
             "matrix_flops": matrix, "other_flops": other, "bytes": sum(n.bytes for n in cost.nodes.values()), "firings": spent.firings,
             "engine": spent.engine, "waiting": spent.waiting, "idle": spent.idle, "peak_bytes": float(peak_bytes()),
+            "rss_bytes": float(resident_bytes()), "own_bytes": float(engine_bytes(self.engine)), "arena_bytes": cost.arena_bytes,
+            "slots": float(self.engine.options.max_active_keys * self.engine.options.group),
             "tokens": sum(q.tokens for q in found.queues) / max(1, found.instances),
         }  # fmt: skip
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process has now; 0 where the system doesn't say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 class Products:
@@ -176,14 +188,20 @@ class Products:
         self.note = f"{SIDE} x {SIDE} x {SIDE}"
 
     def window(self, seconds: float) -> tuple[float, float]:
-        return self.peak.window(seconds) * seconds / 1e9, seconds
+        began = time.perf_counter()
+        return self.peak.run(seconds) / 1e9, time.perf_counter() - began
 
 
-def ours(model: str, data: str, workers: tuple[int, ...] = (1, 2), name: str = "", *, settings: dict[str, Any]) -> list[Contender]:
-    """Return ampc with each BLAS and each number of workers, named "ampc mkl, NAME, 2 workers"; `settings` as of `Ours`."""
+def ours(
+    model: str, data: str, workers: tuple[int, ...] = (1, 2), name: str = "", *, settings: dict[str, Any], second: tuple[int, ...] = ()
+) -> list[Contender]:
+    """Return ampc with each number of workers, named "ampc mkl, NAME, 2 workers"; `settings` as of `Ours`.
+
+    second: workers with the other BLAS, where there are two.
+    """
     made = []
-    for blas in providers():
-        for n in workers:
+    for blas, numbers in zip(providers(), (workers, second), strict=False):
+        for n in numbers:
             words = ", ".join(w for w in (f"ampc {blas}", name, f"{n} worker{'s' * (n > 1)}") if w)
             made.append(Contender(words, Ours, {"model": model, "data": data, "blas": blas, **settings, "workers": n}, n))
     return made

@@ -30,7 +30,7 @@ def _name(workers: int, copies: int) -> str:
 def main(argv: list[str] | None = None) -> list[Comparison]:
     a = options(__doc__).parse_args(argv)
     data = str(data_folder("list_reduction"))
-    c = compare(f"Eight workers on {CORES} cores, list reduction", "sequences/s", wanted(contenders(data), a.only), **lengths(a))
+    c = compare(f"Eight workers on {CORES} cores, list reduction", "sequences/s", wanted(contenders(data), a.only), **lengths(a, 0.5, 3))
     goals = [Goal(_name(CORES, k), c.ratio(_name(MANY, k), _name(CORES, k)), 0.8) for k in (1, MANY)] if not a.only else []
     publish("oversubscription", [c], goals, write=a.write)
     return [c]

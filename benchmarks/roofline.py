@@ -1,7 +1,8 @@
 """How near every training task comes to what one core can do: share of the GEMM peak, share of the time outside of firings, and a picture.
 
 All of it is measured in one run: the tasks on one worker, the peak of matrix products, and three working sets that are read and written again and
-again. FLOPs and bytes are the cost model's; only matrix products count. `--draw` makes the picture anew from what was written last.
+again. FLOPs and bytes are the cost model's; only matrix products count.
+Rates are by processor time. `--draw` makes the picture anew from what was written last.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> list[Comparison]:
     if a.draw:
         draw(json.loads(JSON.read_text(encoding="utf-8"))["roofline"]["facts"], Path(a.draw))
         return []
-    c = compare("One core: what it can do and what tasks reach", "instances/s", wanted(contenders(), a.only), **lengths(a))
+    c = compare("One core: what it can do and what tasks reach", "instances/s", wanted(contenders(), a.only), **lengths(a, 0.5, 3))
     blas = providers()[0]
     peak = f"GEMM peak, {blas}"
     goals, rows, points = [], [], []
@@ -78,19 +79,19 @@ def main(argv: list[str] | None = None) -> list[Comparison]:
             continue
         f = c.of(name)
         gflop = f.facts["matrix_flops"] / 1e9
-        share = tuple(100 * gflop * x for x in c.ratio(name, peak))
+        share = tuple(100 * gflop * x for x in c.ratio(name, peak, thrift=True))  # one thread each
         outside = 100 * (1 - f.facts["firings"])
         intensity = f.facts["matrix_flops"] / f.facts["bytes"]
-        points.append({"name": t.name, "flops_per_byte": intensity, "gflops": gflop * f.median})
+        points.append({"name": t.name, "flops_per_byte": intensity, "gflops": gflop * f.thrift})
         rows.append([
-            t.name, f"{gflop * 1e3:.3g}", f"{f.facts['other_flops'] / 1e6:.3g}", f"{intensity:.3g}", f"{gflop * f.median:.3g}",
+            t.name, f"{gflop * 1e3:.3g}", f"{f.facts['other_flops'] / 1e6:.3g}", f"{intensity:.3g}", f"{gflop * f.thrift:.3g}",
             f"{share[0]:.3g} %", f"{outside:.2g} %", f"{f.facts['tokens']:.3g}",
         ])  # fmt: skip
         if t.share:
             goals.append(Goal(f"share of the GEMM peak, {t.name}", (share[0], share[1], share[2]), t.share, unit="%"))
         goals.append(Goal(f"time outside of firings, {t.name}", (outside,) * 3, 10, most=True, unit="%"))
     heads = ("", "MFLOP of products", "MFLOP of all else", "FLOP a byte", "GFLOP/s", "of GEMM peak", "outside of firings", "tokens an instance")
-    roofs = {f.name: f.median for f in c.figures if f.unit and f.windows}
+    roofs = {f.name: f.thrift for f in c.figures if f.unit and f.windows}
     facts: dict[str, Any] = {"points": points, "roofs": roofs}
     words = ""
     if points and len(roofs) == 1 + len(SETS):
@@ -129,7 +130,8 @@ def draw(facts: dict[str, Any], path: Path) -> None:
     plot.text(high / 1.1, peak * 1.06, f"{peak_name}: {peak:.3g} GFLOP/s", ha="right", va="bottom", fontsize=8, color="#333333")
     for name, style in zip(SETS, ("-.", "--", ":"), strict=True):
         rate = roofs[f"memory, {name}"]
-        plot.plot([low, peak / rate], [low * rate, peak], color="#777777", linewidth=1, linestyle=style, label=f"{name} again and again: {rate:.3g} GB/s")
+        said = f"{name} again and again: {rate:.3g} GB/s"
+        plot.plot([low, peak / rate], [low * rate, peak], color="#777777", linewidth=1, linestyle=style, label=said)
     for k, p in enumerate(points):
         colour, mark = COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)]
         label = f"{p['name']}: {p['gflops']:.3g} GFLOP/s, {100 * p['gflops'] / peak:.2g} %"

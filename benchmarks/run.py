@@ -7,16 +7,25 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import ggsnn, list_reduction, mnist, oversubscription, tokens, tree_lstm
+from benchmarks import (
+    babi, ggsnn, inference, list_reduction, memory, mnist, oversubscription, roofline, scaling, startup, tokens, tree_lstm,
+)  # fmt: skip
 from benchmarks.ours import NoData
 
 PARTS: dict[str, Callable[[list[str]], object]] = {
-    "tokens": tokens.main,
     "list_reduction": list_reduction.main,
-    "oversubscription": oversubscription.main,
     "mnist": mnist.main,
-    "tree_lstm": tree_lstm.main,
     "ggsnn": ggsnn.main,
+    "tree_lstm": tree_lstm.main,
+    "babi": babi.main,
+    "inference": inference.throughput,
+    "latency": inference.latency,
+    "roofline": roofline.main,
+    "scaling": scaling.main,
+    "memory": memory.main,
+    "startup": startup.main,
+    "tokens": tokens.main,
+    "oversubscription": oversubscription.main,
 }
 
 
@@ -24,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; all by default")
     p.add_argument("--quick", action="store_true", help="few short windows, for a look; nothing is written")
+    p.add_argument("--compile", action="store_true", help="torch.compile wherever it takes long to compile, too")
     p.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md and docs/benchmarks.json")
     p.add_argument("--seconds", help="length of a window")
     p.add_argument("--rounds", help="windows of each contender")
@@ -32,14 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown:
         p.error(f"there is no part {', '.join(unknown)}; parts are {', '.join(PARTS)}")
     began = time.perf_counter()
-    flags = ["--quick"] * a.quick + ["--write"] * (a.write and not a.quick)
+    flags = ["--quick"] * a.quick + ["--compile"] * a.compile + ["--write"] * (a.write and not a.quick)
     flags += [word for name in ("seconds", "rounds") if getattr(a, name) for word in (f"--{name}", getattr(a, name))]
     for name in a.parts or PARTS:
+        start = time.perf_counter()
         try:
             PARTS[name](flags)
         except NoData as missing:
             print(f"\n{name} is left out: {missing}", flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+        print(f"  {name}: {time.perf_counter() - start:.0f} s", flush=True)
+    print(f"\n{time.perf_counter() - began:.0f} s")
     return 0
 
 

@@ -103,7 +103,7 @@ def goals(c: Comparison) -> list[Goal]:
 
 def main(argv: list[str] | None = None) -> list[Comparison]:
     a = options(__doc__).parse_args(argv)
-    c = compare("Empty nodes, one worker, forward and backward", "tokens/s", wanted(contenders(), a.only), **lengths(a))
+    c = compare("Empty nodes, one worker, forward and backward", "tokens/s", wanted(contenders(), a.only), **lengths(a, 0.5, 3))
     publish("tokens", [c], goals(c), write=a.write)
     return [c]
 

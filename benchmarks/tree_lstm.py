@@ -217,8 +217,8 @@ def contenders(data: str, compiled_too: bool = False) -> list[Contender]:
         name = f"torch {form}{', cell compiled' if compiled else ''}, {words(threads)}"
         made.append(Contender(name, rival, {"data": data, "batch": batch, "threads": threads, "compiled": compiled}, threads))
     made.append(Contender("dynet 25 trees, autobatching, 1 thread", dynet_rival, {"data": data, "batch": 25}))
-    made += ours(MODEL, data, settings=settings())
-    return made + ours(MODEL, data, (2,), "two copies of the layers", settings=settings(2))
+    made += ours(MODEL, data, settings=settings(), second=(1,))
+    return made + ours(MODEL, data, (2,), "two copies", settings=settings(2), second=(2,))
 
 
 def goals(c: Comparison) -> list[Goal]:

@@ -23,17 +23,21 @@ class Peak:
         n = SIDE * SIDE
         self._numbers = np.concatenate([np.full(n, 0.5, np.float32), np.full(n, 1e-3, np.float32), np.zeros(3 * n, np.float32)])
         self._words = np.zeros(8, np.int64)
-        self._repeats = 1
-        self.window(0.0)
+        self.run(0.0)
+
+    def run(self, seconds: float) -> float:
+        """Multiply for about `seconds`; return the FLOPs that were done."""
+        done, began = 0, time.perf_counter()
+        while not done or time.perf_counter() - began < seconds:
+            loops.products(self._numbers, self._words, SIDE, SIDE, SIDE, 1)
+            done += 1
+        return done * FLOPS
 
     def window(self, seconds: float) -> float:
         """Return FLOP/s over about `seconds`, of processor time: waiting for the core does not count."""
-        done, began = 0, time.perf_counter()
         used = time.thread_time()
-        while not done or time.perf_counter() - began < seconds:
-            loops.products(self._numbers, self._words, SIDE, SIDE, SIDE, self._repeats)
-            done += self._repeats
-        return done * FLOPS / max(1e-9, time.thread_time() - used)
+        done = self.run(seconds)
+        return done / max(1e-9, time.thread_time() - used)
 
 
 __all__ = ["FLOPS", "SIDE", "Peak"]

@@ -1,0 +1,59 @@
+"""Memory: what every task takes at most, and what one more instance in flight takes, beside what the cost model of `ampc compile` says.
+
+Each task runs twice in a process of its own, with one and with many instances in flight; the difference of the resident memory is shared out.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
+from benchmarks.ours import NoData, Ours, providers
+from benchmarks.report import Table, publish
+from benchmarks.tasks import TASKS
+
+TIMES = 8
+"""So many times as many in flight as in training: the difference then stands out from what processes differ by anyway (a megabyte or so)."""
+
+
+def contenders() -> list[Contender]:
+    made = []
+    for t in TASKS:
+        try:
+            data = t.folder()
+        except NoData as missing:
+            print(f"\n{t.name} is left out: {missing}", flush=True)
+            continue
+        for k in (1, TIMES * t.settings["max_active_keys"]):
+            arguments: dict[str, Any] = {**t.settings, "model": t.model, "data": data, "workers": 1, "blas": providers()[0], "told": True}
+            made.append(Contender(f"{t.name}, {k} in flight", Ours, {**arguments, "max_active_keys": k}))
+    return made
+
+
+def main(argv: list[str] | None = None) -> list[Comparison]:
+    a = options(__doc__).parse_args(argv)
+    c = compare("Memory", "instances/s", wanted(contenders(), a.only), **lengths(a, 0.3, 1))
+    rows = []
+    for t in TASKS:
+        found = [f for f in c.figures if f.name.startswith(f"{t.name}, ") and f.windows]
+        if len(found) != 2:
+            continue
+        one, many = (f.facts for f in found)
+        instances = many["slots"] - one["slots"]
+        resident, tables = ((many[k] - one[k]) / instances for k in ("rss_bytes", "own_bytes"))
+        predicted = many["arena_bytes"]
+        rows.append([
+            t.name, f"{many['slots']:,.0f}", f"{one['peak_bytes'] / 1e6:,.0f}", f"{many['peak_bytes'] / 1e6:,.0f}", f"{resident / 1e3:,.1f}",
+            f"{tables / 1e3:,.1f}", f"{predicted / 1e3:,.1f}", f"{resident / predicted:.2f}x",
+        ])  # fmt: skip
+    heads = (
+        "", "in flight", "peak with one, MB", "peak with many, MB", "each, resident, kB", "each, engine's tables, kB", "each, predicted, kB",
+        "resident to predicted",
+    )  # fmt: skip
+    publish("memory", [], write=a.write, tables=[Table("Memory of training on one worker", heads, rows)])
+    return [c]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
