@@ -105,13 +105,14 @@ class Ours:
             settings |= {"workers": 1, "max_active_keys": 1, "group": 1}
         self.program = graph_of(model, Path(source) if source else ROOT, left_out, **(overrides or {}))
         self.data = self.program.read(data)
-        if work == "call":
-            self.data = self.data.select(np.arange(min(CALLED, self.data.n)))
+        used = min(instances or self.data.n, CALLED if work == "call" else self.data.n)
+        if used < self.data.n:
+            self.data = self.data.select(np.arange(used))  # what isn't used is not copied into the engine's tables
         self.work = work
         self.session = self.program.session(self.program.options({"until": "", **settings}))
         self.engine: Any = self.session.engine
         self.engine.bind(self.data)
-        self.n = min(instances or self.data.n, self.data.n)
+        self.n = self.data.n
         self.rng = np.random.default_rng(0)
         self.provider = native.PROVIDER
         self.rate = 0.0
