@@ -149,12 +149,13 @@ class Ours:
     def _facts(self) -> dict[str, float]:
         """FLOPs and bytes of an instance by the cost model; share of a recorded pass that lies outside of firings; memory."""
         from ampc.bench.measure import flops, peak_bytes, share
-        from ampc.bench.subject import engine_bytes
+        from ampc.codegen.arena import predicted_bytes
         from ampc.place import estimate, measure
         from ampc.runtime.profile import profile
 
         self._pass(max(1, min(self.n, int(0.1 * self.rate))))
         self._pass(max(1, min(self.n, int(0.4 * self.rate))), record=True)
+        flying = self.last.in_flight
         plan, graph = self.engine.plan, self.program.graph
         seen = measure(graph, self.data)
         found = profile(self.engine.trace, plan, seen)
@@ -164,8 +165,8 @@ class Ours:
         return {
             "matrix_flops": matrix, "other_flops": other, "bytes": sum(n.bytes for n in cost.nodes.values()), "firings": spent.firings,
             "engine": spent.engine, "waiting": spent.waiting, "idle": spent.idle, "peak_bytes": float(peak_bytes()),
-            "rss_bytes": float(resident_bytes()), "own_bytes": float(engine_bytes(self.engine)), "arena_bytes": cost.arena_bytes,
-            "slots": float(self.engine.options.max_active_keys * self.engine.options.group),
+            "rss_bytes": float(resident_bytes()), "instance_bytes": flying.instance_bytes, "all_bytes": float(flying.peak_bytes),
+            "predicted_bytes": predicted_bytes(self.engine.program, seen)[0], "number": float(flying.number),
             "tokens": sum(q.tokens for q in found.queues) / max(1, found.instances),
         }  # fmt: skip
 

@@ -7,15 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ampc.bench import report
 from ampc.bench.measure import Bench, Figures, Latency, Share, flops, measure, share
-from ampc.bench.subject import Subject, Window, engine_bytes, instance_bytes
+from ampc.bench.subject import Subject, Window
 from ampc.cli.main import main
 from ampc.compiler import compile_source
 from ampc.place import load_target
+from ampc.runtime.events import InFlight
 from ampc.runtime.options import RunOptions
 from ampc.runtime.profile import DeviceProfile, Profile
 from ampc.runtime.program import Program
@@ -71,8 +71,9 @@ def test_every_setting_is_measured(files: Path, capsys: pytest.CaptureFixture[st
     for s in found["settings"]:
         assert len(s["rates"]) == 2 and min(s["rates"]) > 0
         assert sum(s["time"].values()) == pytest.approx(1.0, abs=1e-6)
-        assert (s["instance_bytes"] is None) == (s["max_active_keys"] == 1)
-        assert s["instance_bytes"] is None or 0 < s["instance_bytes"] < s["bytes"] < found["peak_bytes"]
+        room = s["in_flight"]
+        assert room["number"] == s["max_active_keys"] and 0 < room["instance_bytes"] <= room["peak_bytes"] < found["peak_bytes"]
+    assert found["predicted_instance_bytes"] > 0
     assert found["latency"]["calls"] >= 20 and 0 < found["latency"]["call_p50_s"] <= found["latency"]["call_p99_s"]
     assert found["latency"]["stream_s"] > 0 and found["work"] == "training" and found["instances"] == 4
 
@@ -156,24 +157,9 @@ def test_shares_of_a_profile_add_up() -> None:
     assert share(Profile("m", "threads", 1, 10.0, (), devices)) == Share(0.4, 0.1, 0.05, 0.45)
 
 
-def test_bytes_of_an_engine() -> None:
-    class Tables:
-        def __init__(self) -> None:
-            self.I = np.zeros(8, np.int64)
-            self.view = self.I[2:]
-
-    class Engine:
-        def __init__(self) -> None:
-            self._F = np.zeros(4, np.float32)
-            self._binding = Tables()
-
-    assert engine_bytes(Engine()) == 16 + 64
-    assert instance_bytes(100, 400, 4) == 100 and instance_bytes(100, 100, 1) is None
-
-
 def test_words_of_a_report() -> None:
     windows = tuple(Window(n, 1.0, 2.0, 1.5) for n in (900, 1000, 3000))
-    figures = Figures(1, 64, windows, Share(0.9, 0.1, 0.0, 0.0), 0.5, 3 << 20, 2048.0)
+    figures = Figures(1, 64, windows, Share(0.9, 0.1, 0.0, 0.0), 0.5, InFlight(2048.0, 4096, 64, 3 << 20, 4 << 20))
     found = Bench("m", "training", 10, "blas", True, 1e11, 6e5, 100.0, 4096.0, (figures,), Latency((1e-3, 2e-3), (5e-5,)), 1.0, 1 << 30)
     assert report.table(found)[1] == (
         "1", "64", "1,000", "900–3,000", "500", "50.0 %", "90.0 %", "10.0 %", "0.0 %", "0.0 %", "3 MiB", "2 KiB",

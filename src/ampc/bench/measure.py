@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ampc.bench.peak import SIDE, Peak
-from ampc.bench.subject import Subject, Window, Work, instance_bytes, quantile
+from ampc.bench.subject import Subject, Window, Work, quantile
 from ampc.data.dataset import Dataset
 from ampc.place import Cost
 from ampc.runtime import native
+from ampc.runtime.events import InFlight
 from ampc.runtime.options import RunOptions
 from ampc.runtime.profile import Profile
 from ampc.runtime.program import Program
@@ -39,9 +40,9 @@ class Share:
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """Of one setting. `own_bytes`: the engine's tables; `instance_bytes`: of them, for one more instance in flight (None: with one in flight).
+    """Of one setting. gemm_share: FLOP/s of the matrix products, over the measured peak of as many cores as there are workers.
 
-    gemm_share: FLOP/s of the matrix products, over the measured peak of as many cores as there are workers.
+    in_flight: what instances in flight took.
     """
 
     workers: int
@@ -49,8 +50,7 @@ class Figures:
     windows: tuple[Window, ...]
     share: Share
     gemm_share: float
-    own_bytes: int
-    instance_bytes: float | None
+    in_flight: InFlight
 
     @property
     def rates(self) -> list[float]:
@@ -135,21 +135,18 @@ def measure(
     top = statistics.median(peaks)
     cost = subjects[0].cost()
     matrix, others = flops(cost, work)
-    sizes = _sizes(program, data, options_of, subjects, work)
-    figures = tuple(
-        Figures(
-            s.options.workers, s.options.max_active_keys, tuple(found), of,
-            statistics.median(w.rate for w in found) * matrix / (top * s.options.workers), *size,
-        )
-        for s, found, of, size in zip(subjects, windows, shares, sizes, strict=True)
-    )  # fmt: skip
+    figures = []
+    for s, found, of in zip(subjects, windows, shares, strict=True):
+        assert s.in_flight is not None
+        gemm = statistics.median(w.rate for w in found) * matrix / (top * s.options.workers)
+        figures.append(Figures(s.options.workers, s.options.max_active_keys, tuple(found), of, gemm, s.in_flight))
     calls = None
     if latency:
         say("latency")
         calls = _latency(program, data, options_of, work, seconds, rounds)
     return Bench(
         model=program.name, work=work, instances=data.n, provider=native.PROVIDER, compiled=native.JIT, peak_flops_per_s=top, matrix_flops=matrix,
-        other_flops=others, predicted_instance_bytes=cost.arena_bytes, figures=figures, latency=calls,
+        other_flops=others, predicted_instance_bytes=subjects[0].predicted_bytes(), figures=tuple(figures), latency=calls,
         compile_s=sum(s.engine.compile_seconds for s in subjects), peak_bytes=peak_bytes(),
     )  # fmt: skip
 
@@ -173,20 +170,6 @@ def flops(cost: Cost, work: Work) -> tuple[float, float]:
         return sum(n.fwd_matrix_flops for n in nodes), sum(n.fwd_vector_flops for n in nodes)
     updates = sum(x.update_flops for x in cost.layers.values())
     return sum(n.matrix_flops for n in nodes), sum(n.vector_flops for n in nodes) + updates
-
-
-def _sizes(program: Program, data: Dataset, options_of: OptionsOf, subjects: Sequence[Subject], work: Work) -> list[tuple[int, float | None]]:
-    """Return (bytes of the engine, bytes of one more instance in flight) of each subject."""
-    ones: dict[int, int] = {}
-    out = []
-    for s in subjects:
-        whole, in_flight = s.bytes(), min(s.options.max_active_keys, -(-data.n // s.options.group))
-        if s.options.workers not in ones:
-            alone = s if in_flight == 1 else Subject(program, data, options_of(s.options.workers, 1), work)
-            ones[s.options.workers] = alone.bytes()
-        each = instance_bytes(ones[s.options.workers], whole, in_flight)
-        out.append((whole, None if each is None else each / s.options.group))
-    return out
 
 
 def _latency(program: Program, data: Dataset, options_of: OptionsOf, work: Work, seconds: float, rounds: int) -> Latency:
@@ -220,8 +203,8 @@ def as_json(b: Bench) -> dict[str, Any]:
         "settings": [
             {
                 "workers": f.workers, "max_active_keys": f.max_active_keys, "instances_per_s": f.rate, "rates": f.rates,
-                "instances_per_processor_s": f.thrift, "gemm_share": f.gemm_share, "time": dataclasses.asdict(f.share), "bytes": f.own_bytes,
-                "instance_bytes": f.instance_bytes,
+                "instances_per_processor_s": f.thrift, "gemm_share": f.gemm_share, "time": dataclasses.asdict(f.share),
+                "in_flight": dataclasses.asdict(f.in_flight),
             }
             for f in b.figures
         ],

@@ -16,7 +16,7 @@ def head(b: Bench) -> list[tuple[str, str]]:
     rows = [
         ("work", f"{b.work}, {b.instances:,} instances"), ("GEMM peak", peak),
         ("FLOPs an instance", f"{number(b.matrix_flops)} of matrix products, {number(b.other_flops)} of all else"),
-        ("values of an instance", f"{size(b.predicted_instance_bytes)} by the cost model"), ("peak memory", size(b.peak_bytes)),
+        ("an instance in flight", f"{size(b.predicted_instance_bytes)} predicted"), ("peak memory", size(b.peak_bytes)),
     ]  # fmt: skip
     if b.latency is not None:
         quantiles = ", ".join(f"{name} {time(b.latency.of_call(q))}" for name, q in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)))
@@ -34,7 +34,7 @@ def table(b: Bench) -> Rows:
         rows.append((
             str(f.workers), str(f.max_active_keys), number(f.rate), f"{number(min(f.rates))}–{number(max(f.rates))}", number(f.thrift),
             *(f"{100 * s:.1f} %" for s in (f.gemm_share, f.share.firings, f.share.engine, f.share.waiting, f.share.idle)),
-            size(f.own_bytes), "" if f.instance_bytes is None else size(f.instance_bytes),
+            size(f.in_flight.peak_bytes), size(f.in_flight.instance_bytes),
         ))  # fmt: skip
     return rows
 

@@ -12,10 +12,13 @@ from typing import Literal
 
 import numpy as np
 
+from ampc.codegen.arena import predicted_bytes
 from ampc.data.dataset import Dataset
 from ampc.place import Cost
 from ampc.place import estimate as estimate_cost
 from ampc.place import measure as measure_data
+from ampc.runtime.engine import Engine
+from ampc.runtime.events import InFlight
 from ampc.runtime.options import RunOptions
 from ampc.runtime.profile import Profile, profile
 from ampc.runtime.program import Program
@@ -51,7 +54,11 @@ class Subject:
         own = Program(program.manifest)
         own.parameters = program.parameters
         self.graph = program.graph
-        self.engine = own.session(options).engine
+        engine = own.session(options).engine
+        assert isinstance(engine, Engine)
+        self.engine = engine
+        self.in_flight: InFlight | None = None
+        """What instances in flight took in the pass that had most of them."""
         self.data, self.work, self.options = data, work, options
         self._outputs = work == "inference"
         self._random = np.random.default_rng(0)
@@ -78,10 +85,13 @@ class Subject:
     def _pass(self, size: int, record: bool = False) -> float:
         order = self._random.permutation(self.data.n)[:size]
         began = time.perf_counter()
-        self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs, record=record)
+        result = self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs, record=record)
         took = time.perf_counter() - began
         self._epoch += 1
         self._rate = size / took
+        known, new = self.in_flight, result.in_flight
+        if known is None or (new is not None and new.number >= known.number):
+            self.in_flight = new
         return took
 
     def profile(self, seconds: float) -> Profile:
@@ -111,28 +121,9 @@ class Subject:
             self._epoch += 1
         return found
 
-    def bytes(self) -> int:
-        """Return the bytes of the engine's own tables: weights, values of instances in flight, queues, a copy of the data."""
-        return engine_bytes(self.engine)
-
-
-def engine_bytes(engine: object) -> int:
-    """Return the bytes of an engine's arrays; one that is a view of another counts once."""
-    binding = getattr(engine, "_binding", None)
-    seen: dict[int, int] = {}
-    for holder in (engine, binding):
-        for value in vars(holder).values() if holder is not None else ():
-            if isinstance(value, np.ndarray):
-                base = value
-                while isinstance(base.base, np.ndarray):
-                    base = base.base
-                seen[id(base)] = base.nbytes
-    return sum(seen.values())
-
-
-def instance_bytes(one: int, many: int, in_flight: int) -> float | None:
-    """Return the bytes of one more instance in flight, from those of engines with one and with `in_flight`; None where they are the same."""
-    return (many - one) / (in_flight - 1) if in_flight > 1 else None
+    def predicted_bytes(self) -> float:
+        """Return the bytes of an instance of mean lengths in flight, as `ampc compile` predicts them."""
+        return predicted_bytes(self.engine.program, measure_data(self.graph, self.data))[0]
 
 
 def busy_seconds() -> float:
@@ -152,4 +143,4 @@ def quantile(values: Sequence[float], q: float) -> float:
     return float(np.quantile(np.asarray(values), q))
 
 
-__all__ = ["Subject", "Window", "Work", "busy_seconds", "engine_bytes", "instance_bytes", "quantile"]
+__all__ = ["Subject", "Window", "Work", "busy_seconds", "quantile"]
