@@ -204,8 +204,11 @@ def dynet_rival(data: str, batch: int) -> Steps:
         loss.backward()
         return value
 
+    def update(kept: Any = model) -> None:  # the trainer does not keep it alive
+        trainer.update()
+
     batches = [them[i : i + batch] for i in range(0, len(them) - batch + 1, batch)]
-    return Steps(batches, [batch] * len(batches), step, trainer.update)
+    return Steps(batches, [batch] * len(batches), step, update)
 
 
 def contenders(data: str, compiled_too: bool = False) -> list[Contender]:
