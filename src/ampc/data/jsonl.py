@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ _LIST = re.compile(rb"\s*\[\s*(\{|$)")
 """The first line of a list of objects."""
 
 
+@functools.lru_cache(maxsize=64)  # making a type takes longer than reading a few rows
 def row_type(schema: Schema) -> Any:
     """Return a msgspec Struct with one attribute a field (`f0`, `f1`, ...: a field may have any name)."""
     fields: list[tuple[str, Any]] = []

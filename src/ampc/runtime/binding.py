@@ -7,6 +7,7 @@ follows from the largest that can be in flight at once, buffers of one firing fr
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -184,39 +185,57 @@ class Binding:
 
     # -------------------------------------------------------------------------------------------------- data
 
+    def _arrays(self) -> Iterator[tuple[tuple[str | int, ...], npt.NDArray[Any]]]:
+        """Yield the arrays of the data with the cells that say where each begins: float32 go to XF, int64 to XI."""
+        for axis in self.graph.axes:
+            yield ("axis", axis.name), self.data.axes[axis.name]
+            if axis.parent:
+                yield ("starts", axis.name), self.data.inner[axis.name]
+        for key in self.program.cells:
+            if key[0] == "field":
+                column = self.extents.column(str(key[1]))
+                yield key, column.astype(np.float32 if column.dtype.kind == "f" else np.int64, copy=False)
+            elif key[0] == "inverse_starts":
+                starts, listed = self.extents.inverse(str(key[1]))
+                yield key, starts
+                yield ("inverse_list", key[1]), listed
+
     def _data(self) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Return the data as one array of integers and one of floats, and note where each part begins."""
         ints: list[Ints] = []
         floats: list[npt.NDArray[np.float32]] = []
         sizes = {"i": 0, "f": 0}
-
-        def put(array: npt.NDArray[Any], kind: str) -> int:
-            start = sizes[kind]
-            flat = array.reshape(-1)
-            (ints if kind == "i" else floats).append(flat)
-            sizes[kind] += flat.size
-            return start
-
+        self._parts: list[tuple[str, int, int]] = []
+        for key, array in self._arrays():
+            kind = array.dtype.kind
+            self._parts.append((kind, sizes[kind], array.size))
+            self._cell(key, sizes[kind])
+            (ints if kind == "i" else floats).append(array.reshape(-1))
+            sizes[kind] += array.size
         for axis in self.graph.axes:
-            self._cell(("axis", axis.name), put(self.data.axes[axis.name], "i"))
             if axis.parent:
-                self._cell(("starts", axis.name), put(self.data.inner[axis.name], "i"))
                 self._cell(("most", axis.name), self.extents.most[axis.name])
             self._cell(("most_rows", axis.name), self.extents.longest[axis.name])
         self._cell(("most_rows", ""), 1)
-        for key in list(self.program.cells):
-            if key[0] == "field":
-                column = self.extents.column(str(key[1]))
-                floating = column.dtype.kind == "f"
-                self._cell(key, put(column.astype(np.float32 if floating else np.int64, copy=False), "f" if floating else "i"))
-            elif key[0] == "inverse_starts":
-                starts, listed = self.extents.inverse(str(key[1]))
-                self._cell(key, put(starts, "i"))
-                self._cell(("inverse_list", key[1]), put(listed, "i"))
-            elif key[0] == "states":
+        for key in self.program.cells:
+            if key[0] == "states":
                 self._cell(key, max(1, self.extents.most_states(int(key[1]))))
         empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
+
+    def refill(self, data: Dataset) -> bool:
+        """Put one instance in the place of the one that this binding was made for; return False, and do nothing, if it is longer in any axis.
+
+        It keeps the room of the longer one, so every place stays. For a forward only: what an instance weighs for a layer is not made anew.
+        """
+        assert data.n == 1 == self.data.n
+        longest, most = self.extents.longest, self.extents.most
+        if any(int(data.axes[a][1]) > n for a, n in longest.items()) or any(int(np.diff(data.inner[a]).max(initial=0)) > n for a, n in most.items()):
+            return False
+        self.data = self.extents.data = data
+        for (kind, start, _), (_, array) in zip(self._parts, self._arrays(), strict=True):
+            (self.XI if kind == "i" else self.XF)[start : start + array.size] = array.reshape(-1)
+        return True
 
     def clear_pools(self) -> None:
         """Nothing is in flight: the pools are empty."""

@@ -286,9 +286,28 @@ def firing(function: Any) -> Any:
     _alive.append(_publish(function, symbol))
     return symbol
 
+class Fire(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
+    """A compiled `fire` with its address: numba would look the address of a dispatcher up in every call that it is passed to."""
+
+    _numba_type_ = types.FunctionType(FIRE)
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.dispatcher = dispatcher
+        compiled = dispatcher.overloads[tuple(FIRE.args)]
+        self.address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+
+    def __wrapper_address__(self) -> Any:
+        return self.address
+
+    def signature(self) -> Any:
+        return FIRE
+
+    def __call__(self, *arguments: Any) -> None:
+        self.dispatcher(*arguments)
+
 def dispatch(function: Any) -> Any:
     """Compile a generated `fire`."""
-    return njit(FIRE, **ENTRY)(function)
+    return Fire(njit(FIRE, **ENTRY)(function))
 
 def _as_half(builder: Any, values: Any) -> Any:
     """Vector of float32 -> vector of bf16 as 16-bit words: to the nearest, ties to even; a NaN stays one, what is below the normal numbers is 0."""

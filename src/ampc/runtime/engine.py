@@ -41,6 +41,8 @@ SPARSE_ROWS = 1024
 """A table of more rows than this updates only the rows that got a gradient; a smaller one is updated whole."""
 STASH_VERSIONS = 16
 """Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
+FEW = 4
+"""Instances of a pass that one worker runs on the calling thread."""
 UNWRITTEN = np.uint32(0x7FC0DEAD)
 """Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
@@ -354,7 +356,8 @@ class Engine:
     ) -> None:
         arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, O)
         watch = Watch(b, on_progress, stop, began)
-        if self.options.driver == "step":
+        alone = self.options.workers == 1 and int(b.I[H.TOTAL]) <= FEW  # they are done before a thread would have started
+        if self.options.driver == "step" or alone:
             while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
                 with _quiet():
                     worker.run(*arguments, -self.options.workers)

@@ -6,11 +6,12 @@ It joins a manifest, data, settings and weights to a `Session`; it decides nothi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -31,6 +32,9 @@ from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.session import Session
 from ampc.runtime.summary import Summary
 from ampc.runtime.trace import Trace
+
+if TYPE_CHECKING:
+    from ampc.runtime.predictor import Predictor
 
 Data = Any
 """A data folder, a file, a list of files, a pyarrow Table or RecordBatch, a list of dicts, or a `Dataset` that was read before."""
@@ -167,14 +171,20 @@ class Program:
         if isinstance(data, (str, Path)):
             chosen = split_to_predict(data, split)
             data = find(data, (chosen,))[chosen]
-        unread = targets(self.graph)
-        found = read(data, msgspec.structs.replace(self.graph, fields=tuple(f for f in self.graph.fields if f.name not in unread)))
+        unread, graph = self._needed
+        found = read(data, graph)
         filled = dict(found.columns)
         for f in self.graph.fields:
             if f.name in unread:
                 n = int(found.axes[f.axis][-1]) if f.axis else found.n
                 filled[f.name] = np.zeros((n, f.columns), np.float32) if f.kind == "float" else np.zeros(n, np.int64)
         return dataclasses.replace(found, columns=filled, fields=self.graph.fields)
+
+    @functools.cached_property
+    def _needed(self) -> tuple[set[str], Graph]:
+        """The fields that predictions do without, and the graph without them."""
+        unread = targets(self.graph)
+        return unread, msgspec.structs.replace(self.graph, fields=tuple(f for f in self.graph.fields if f.name not in unread))
 
     def split_data(self, data: Data, validation: Data | None, options: RunOptions) -> tuple[Dataset, Dataset | None]:
         """Return (training, validation or None): of a folder its `train.*` and, unless `validation` is given, its `valid.*`."""
@@ -262,6 +272,22 @@ class Program:
         self.check_outputs()
         self.check_weights()
         return with_integers(self.graph, self.session(options, on_event=on_event).predict(self.read_unlabelled(data, split)))
+
+
+    def predictor(self, **settings: Value) -> Predictor:
+        """Return a function of one instance (a dict of its fields) that gives what `predict` gives for it: output -> [rows, columns].
+
+        For answers one at a time: nothing is set up again from call to call, and the calling thread does the work. It keeps the weights that the
+        program has now. Raises AMP717 like `predict`.
+        """
+        options = self.options(settings, spelt="=")
+        self.check_outputs()
+        self.check_weights()
+        from ampc.runtime.predictor import Predictor, SingleEngine  # compiles: loaded when something runs
+
+        engine = SingleEngine(self.graph, self.placement(1), options=options.engine(), parameters=self.parameters or {})
+        integer = frozenset(name for name, kind in output_types(self.graph).items() if kind.integer)
+        return Predictor(engine, self.read_unlabelled, integer)
 
 
 def stored_settings(folder: Path) -> dict[str, Value]:
