@@ -65,9 +65,10 @@ class SingleEngine(Engine):
 
     def _rows(self, b: Binding, node: Output, start: int, rows: int, cols: int) -> Array:
         own = b.output_slice(node, 0)
-        table = self._O[start + own.start * cols : start + min(own.stop, rows) * cols].reshape(-1, cols)
+        table: Array = self._O[start + own.start * cols : start + min(own.stop, rows) * cols].reshape(-1, cols)
         written = table[:, 0].view(np.uint32) != UNWRITTEN
-        return table[written]
+        found: Array = table[written]
+        return found
 
     def _make_room(self, data: Dataset) -> Binding:
         """Bind an instance that is longer than all so far, and put `data` in its place."""
