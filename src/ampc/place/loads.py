@@ -14,6 +14,8 @@ from ampc.place.problem import Choice, Floats, Ints, Problem, Score
 
 NOTHING = 1e-4
 """Share of the busiest below which a load counts as none: its power would be no normal number, which is slow to reckon with."""
+MOST = 1e4
+"""Times the busiest above which all loads count as equally bad: the power of more would be no number."""
 TIE = 1e-12
 """Scores nearer than this are equal."""
 MOST_ROUTED = 8
@@ -111,7 +113,7 @@ class Loads:
 
     def _powers(self, loads: Floats) -> Floats:
         x = loads / self.scale_s
-        x = np.where(x > NOTHING, x, 0.0)
+        x = np.where(x > NOTHING, np.minimum(x, MOST), 0.0)
         done = 1
         while done < self.power:
             x *= x
@@ -120,7 +122,7 @@ class Loads:
 
     def _power(self, load: float) -> float:
         x = load / self.scale_s
-        return x**self.power if x > NOTHING else 0.0
+        return min(x, MOST) ** self.power if x > NOTHING else 0.0
 
     def _root(self, total: float) -> float:
         root: float = max(total, 0.0) ** (1 / self.power)

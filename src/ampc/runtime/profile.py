@@ -24,6 +24,8 @@ from ampc.runtime.weights import write_bytes
 
 FILE = "report/profile.json"
 FORM = 1
+LARGEST = 1e18
+"""No time and no count of a pass is above this."""
 LEAST = 0.2
 """Share of a segment's measured time that is thought to be work, however large a device's overheads are said to be."""
 
@@ -144,6 +146,9 @@ def read(folder: str | Path) -> Profile:
         found = msgspec.json.decode(file.read_bytes(), type=Profile)
         if found.form != FORM:
             raise ValueError(f"it has version {found.form}")
+        measured = [x for part in (*found.queues, *found.devices, found) for x in msgspec.structs.astuple(part) if isinstance(x, int | float)]
+        if not all(0 <= x <= LARGEST for x in measured) or any(q.firings < 1 for q in found.queues):
+            raise ValueError(f"a time or a count in it is not from 0 to {LARGEST:g}")
         return found
     except (OSError, ValueError) as e:  # msgspec's errors are ValueErrors
         reason = printable(str(e)).lower()
