@@ -7,6 +7,7 @@ import pytest
 from ampc.codes import all_codes
 from ampc.diagnostics import AmpError, Diagnostic, render
 from ampc.frontend import check, parse
+from ampc.frontend.names import SETTINGS
 from ampc.ir.verify import verify
 from ampc.lower import lower
 from ampc.lower.codes import CODES
@@ -137,6 +138,12 @@ def test_overrides_take_the_kind_of_the_default() -> None:
 def test_defaults_may_follow_from_earlier_parameters() -> None:
     program = "model m(n = 4, twice = 2 * n):\n    instance:\n        z: float[3]\n        y: float\n    a = Linear(3, twice)\n    loss squared(sum(a(z)), y)\n"
     assert lower(parse(program, "model.amp"), {"n": 5}).layer["a"].params[0].shape == (3, 10)
+
+
+def test_every_setting_that_a_layer_may_have_is_taken() -> None:
+    rows = "".join(f"        a.{s.name} = {'adam' if s.what == 'word' else 1}\n" for s in SETTINGS.values() if s.per_layer)
+    graph = lower(parse(PARAMETERS + "    train:\n" + rows, "model.amp"), {})
+    assert set(graph.layer["a"].settings) == {s.name for s in SETTINGS.values() if s.per_layer}
 
 
 def test_settings_of_the_run_and_of_layers() -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from ampc.diagnostics import Diagnostic, Label, Span, did_you_mean
 from ampc.frontend import ast
+from ampc.frontend.names import INITS, LAYERS, SETTINGS
 from ampc.ir.graph import AxisDecl, FieldDecl, Layer, Param
 from ampc.ir.nodes import Attr
 from ampc.lower.constants import ConstantError, Number, bounded, evaluate
@@ -19,25 +20,9 @@ from ampc.lower.values import Const, Symbol
 
 MOST_MEMBERS = 10_000
 MOST_SIZE = 2**31 - 1
-INITS = ("glorot", "he", "normal", "uniform", "zeros", "ones", "identity")
-LAYER_SETTINGS = (
-    "learning_rate",
-    "min_update_frequency",
-    "optimizer",
-    "momentum",
-    "beta1",
-    "beta2",
-    "epsilon",
-    "weight_decay",
-    "clip_norm",
-    "clip_value",
-)
-SIGNATURES = {"Linear": ("inputs", "outputs"), "Embedding": ("rows", "columns"), "LayerNorm": ("columns",)}
-OPTIONS = {
-    "Linear": ("bias", "init", "scale", "replicas", "device", "columns", "rows"),
-    "Embedding": ("init", "scale", "replicas", "device"),
-    "LayerNorm": ("epsilon", "replicas", "device"),
-}
+LAYER_SETTINGS = tuple(s.name for s in SETTINGS.values() if s.per_layer)
+SIGNATURES = {name: tuple(o.name for o in layer.operands) for name, layer in LAYERS.items()}
+OPTIONS = {name: tuple(o.name for o in layer.options) for name, layer in LAYERS.items()}
 
 
 def parameters(model: ast.Model, overrides: Mapping[str, Number]) -> tuple[dict[str, Const], list[Diagnostic]]:

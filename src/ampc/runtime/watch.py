@@ -47,18 +47,16 @@ class Watch:
             b.I[H.ERROR] = STUCK
 
     def last(self) -> None:
-        if self.on_progress is None:
-            return
-        I, D = self.b.I, self.b.D
-        losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
-        self.on_progress(
-            Progress(
-                done=int(I[H.DONE]), total=int(I[H.TOTAL]), loss_sum=losses, in_flight=int(I[H.ADMITTED] - I[H.DONE]),
-                seconds=time.perf_counter() - self.began, staleness=self.staleness(),
-            )
-        )  # fmt: skip
+        if self.on_progress is not None:
+            self.on_progress(progress(self.b, time.perf_counter() - self.began))
 
-    def staleness(self) -> float | None:
-        counts = sum(self.b.I[at : at + STALENESS_BINS] for at in self.b.histograms.values()) if self.b.histograms else np.zeros(STALENESS_BINS)
-        total = int(np.sum(counts))
-        return float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
+
+def progress(b: Binding, seconds: float) -> Progress:
+    """Return how far a pass has come after so many seconds, measured or virtual."""
+    I, D = b.I, b.D
+    losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
+    counts = sum(I[at : at + STALENESS_BINS] for at in b.histograms.values()) if b.histograms else np.zeros(STALENESS_BINS)
+    total = int(np.sum(counts))
+    stale = float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
+    done = int(I[H.DONE])
+    return Progress(done=done, total=int(I[H.TOTAL]), loss_sum=losses, in_flight=int(I[H.ADMITTED]) - done, seconds=seconds, staleness=stale)

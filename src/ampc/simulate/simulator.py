@@ -25,6 +25,7 @@ from ampc.runtime.engine import Engine
 from ampc.runtime.events import Array, Progress
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.trace import Trace
+from ampc.runtime.watch import progress
 from ampc.simulate import core, driver, tables
 from ampc.simulate.costs import costs, senders
 from ampc.simulate.totals import Totals
@@ -112,17 +113,12 @@ class Simulator(Engine):
                 b.I[H.HALT] = 1
             if on_progress is not None and time.perf_counter() - shown > 0.1:
                 shown = time.perf_counter()
-                on_progress(self._progress(b, float(heap.now[0])))
+                on_progress(progress(b, float(heap.now[0])))
         self._check(b)
         self._seconds = float(max(heap.now[0], devices.seconds[:, tables.END].max(initial=0.0)))
         self._record(b, devices, links, numbers, log)
         if on_progress is not None:
-            on_progress(self._progress(b, self._seconds))
-
-    def _progress(self, b: Binding, seconds: float) -> Progress:
-        losses = float(b.D[0 : b.I[H.HYPER0] : b.I[H.STATS]].sum())
-        done = int(b.I[H.DONE])
-        return Progress(done=done, total=int(b.I[H.TOTAL]), loss_sum=losses, in_flight=int(b.I[H.ADMITTED]) - done, seconds=seconds)
+            on_progress(progress(b, self._seconds))
 
     # ------------------------------------------------------------------------------------------------- tables
 
