@@ -75,6 +75,8 @@ def train(task: Task, precision: str, seed: int, workers: int) -> Run:
     cpu = time.process_time()
     summary = program.train(*read, precision=precision, seed=seed, workers=workers, on_event=listen, **settings)
     cpu = time.process_time() - cpu
+    if summary.interrupted:
+        raise KeyboardInterrupt  # no run that counts
     return Run(
         fingerprint(task, precision, seed, workers), task.name, precision, seed, summary.target_reached, summary.instances / n,
         (min if task.falls else max)(values), summary.instances, cpu, summary.blas, time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
