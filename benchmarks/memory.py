@@ -16,6 +16,9 @@ from benchmarks.tasks import TASKS
 TIMES = 8
 """So many times as many in flight as in training: the difference then stands out from what processes differ by anyway (a megabyte or so)."""
 
+LEAST = 8e6
+"""Bytes of all instances in flight from which on the difference of two processes says something about them."""
+
 
 def contenders() -> list[Contender]:
     made = []
@@ -44,7 +47,8 @@ def main(argv: list[str] | None = None) -> list[Comparison]:
         measured, predicted = many["instance_bytes"], many["predicted_bytes"]
         rows.append([
             t.name, f"{many['number']:,.0f}", f"{one['peak_bytes'] / 1e6:,.0f}", f"{many['peak_bytes'] / 1e6:,.0f}",
-            f"{many['all_bytes'] / 1e6:,.3g}", f"{resident / 1e3:,.1f}", f"{measured / 1e3:,.1f}", f"{predicted / 1e3:,.1f}",
+            f"{many['all_bytes'] / 1e6:,.3g}", f"{resident / 1e3:,.1f}" if many["all_bytes"] > LEAST else "", f"{measured / 1e3:,.1f}",
+            f"{predicted / 1e3:,.1f}",
         ])  # fmt: skip
         goals.append(Goal(f"an instance in flight to what is predicted, {t.name}", (measured / predicted,) * 3, 1.1, most=True))
     heads = (

@@ -12,7 +12,7 @@ Rows = list[tuple[str, ...]]
 
 def head(b: Bench) -> list[tuple[str, str]]:
     """Return name and value of what holds for all settings."""
-    peak = f"{b.peak_flops_per_s / 1e9:.3g} GFLOP/s a core ({b.provider}, {SIDE} x {SIDE} x {SIDE})"
+    peak = f"{b.peak_flops_per_s / 1e9:.3g} GFLOP/s a core ({b.provider}, fp32, {SIDE} x {SIDE} x {SIDE})"
     rows = [
         ("work", f"{b.work}, {b.instances:,} instances"), ("GEMM peak", peak),
         ("FLOPs an instance", f"{number(b.matrix_flops)} of matrix products, {number(b.other_flops)} of all else"),
