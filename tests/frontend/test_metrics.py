@@ -9,6 +9,7 @@ import pytest
 
 import ampc.api as api
 from ampc import until
+from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.runtime.options import RunOptions
 from ampc.runtime.program import Program
@@ -57,3 +58,12 @@ def test_the_first_of_two_decides_what_is_best(monkeypatch: pytest.MonkeyPatch) 
     text = program("m", FIELDS, HEAD + "metric accuracy(h, a)\nmetric accuracy(h, b)\nloss cross_entropy(h, a)")
     summary = api.compile(text).train(rows, epochs=2, until="accuracy_1 >= 0")
     assert summary.best["name"] == "accuracy_0" and summary.target_reached
+
+
+def test_a_loss_in_a_function_is_one_of_the_model() -> None:
+    """The only loss of a program may be written out of a function that is called."""
+    g = graph("def fit(v):\n    loss squared(sum(v), y)\n    metric absolute_error(sum(v), y)\n    return v\ng = fit(h)")
+    assert list(g.metrics) == ["absolute_error"]
+    with pytest.raises(AmpError) as e:
+        graph("def fit(v):\n    loss squared(sum(v), y)\n    return v\ng = 2 * h")
+    assert [d.code for d in e.value.diagnostics] == ["AMP235"]

@@ -21,6 +21,7 @@ class SlowEngine:
     """SGD with the mean gradient of `min_update_frequency` instances; the rest is flushed at the end of a pass."""
 
     compile_seconds = 0.0
+    blas = "none"
 
     def __init__(self, graph: Graph, options: EngineOptions, parameters: dict[str, Any] | None = None) -> None:
         self.graph, self.options = graph, options

@@ -38,7 +38,9 @@ def check(model: ast.Model) -> None:
         for e in function.result:
             calls.value(e, inner)
     statements.block(model.body, top)
-    if not any(isinstance(s, ast.Loss | ast.Output) for s in ast.walk(model.body)):
+    called = {n.id for e in expressions(model) for n in _called(e)}
+    bodies = [model.body, *(f.body for f in model.functions if f.name in called)]
+    if not any(isinstance(s, ast.Loss | ast.Output) for body in bodies for s in ast.walk(body)):
         help_ = "end it with `loss squared(y, target)`, or with `output y`"
         out.report("AMP235", f"model `{model.name}` has neither a loss nor an output", model.span, help=help_)
     if out.errors:
