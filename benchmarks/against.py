@@ -1,6 +1,6 @@
 """This commit against another one: `make bench-compare BASE=<commit>`. Both sides' ampc take turns in one run, on the same data.
 
-    python -m benchmarks.against BASE [--only mnist,tree] [--work train,infer,call]
+    python -m benchmarks.against BASE [--only mnist,tree] [--work train,infer,stream]
 
 The base commit is checked out into a folder of its own (`runs/bench/base`), whose package and models its contenders load; what drives and counts is
 this commit's on both sides. A setting or a model that the base doesn't know is a line of the table.
@@ -20,7 +20,10 @@ from benchmarks.ours import CACHE, ROOT, NoData, Ours, providers
 from benchmarks.report import Table, commit, publish
 from benchmarks.tasks import TASKS
 
-WORKS = {"train": ("training", (1, 2)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "call": ("a call each", (1,))}
+WORKS = {
+    "train": ("training", (1, 2)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "pass": ("a pass each", (1,)),
+    "call": ("a call each", (1,)),
+}  # fmt: skip
 
 
 def _git(*words: str) -> str:
@@ -86,7 +89,7 @@ def ratios(c: Comparison) -> list[list[str]]:
 def main(argv: list[str] | None = None) -> list[Comparison]:
     p = options(__doc__)
     p.add_argument("base", metavar="BASE", help="a commit, a branch or a tag")
-    p.add_argument("--work", default="train,infer,call", help=f"some of {', '.join(WORKS)}, separated by commas")
+    p.add_argument("--work", default="train,infer,stream", help=f"some of {', '.join(WORKS)}, separated by commas")
     a = p.parse_args(argv)
     works = [w.strip() for w in a.work.split(",") if w.strip()]
     unknown = [w for w in works if w not in WORKS]

@@ -3,7 +3,7 @@
     python -m benchmarks.inference throughput|latency
 
 Latency is the reciprocal of the rate with one instance at a time. `in a stream`: ampc's instances are handed over together, but each waits for the
-one before. `a call each`: the engine is called for one instance and returns its prediction, as PyTorch's module is.
+one before. `a call each`: a predictor is called with one instance that is read already, as PyTorch's module is with tensors.
 """
 
 from __future__ import annotations

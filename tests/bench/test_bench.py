@@ -143,6 +143,17 @@ def test_a_subject_counts_what_it_runs() -> None:
     assert p.parameters is None  # the program itself is left alone
 
 
+@pytest.mark.parametrize("work", ["training", "inference"])
+def test_calls_of_one_instance(work: Any) -> None:
+    p = program()
+    subject = Subject(p, p.read(ROWS), p.options({"workers": 1, "max_active_keys": 1}), work)
+    before = subject.engine.parameters
+    calls = subject.calls(0.0)
+    assert len(calls) == 10 and min(calls) > 0
+    moved = any((before[name] != now).any() for name, now in subject.engine.parameters.items())
+    assert moved == (work == "training")
+
+
 def test_operations_are_those_of_the_work() -> None:
     p = program()
     subject = Subject(p, p.read(ROWS), p.options({"workers": 1}), "training")

@@ -20,6 +20,7 @@ from ampc.place import measure as measure_data
 from ampc.runtime.engine import Engine
 from ampc.runtime.events import InFlight
 from ampc.runtime.options import RunOptions
+from ampc.runtime.predictor import SingleEngine
 from ampc.runtime.profile import Profile, profile
 from ampc.runtime.program import Program
 
@@ -54,6 +55,9 @@ class Subject:
         own = Program(program.manifest)
         own.parameters = program.parameters
         self.graph = program.graph
+        self._program = own
+        self._single: SingleEngine | None = None
+        self._instances: list[Dataset] = []
         engine = own.session(options).engine
         assert isinstance(engine, Engine)
         self.engine = engine
@@ -110,13 +114,25 @@ class Subject:
         return estimate_cost(self.graph, measure_data(self.graph, self.data), together=together)
 
     def calls(self, seconds: float) -> list[float]:
-        """Return the seconds of calls of one instance each, one after the other, for about `seconds`; at least ten."""
+        """Return the seconds of calls of one instance each, one after the other, for about `seconds`; at least ten.
+
+        Predictions are those of a predictor whose instance is read already, training steps those of passes over one instance.
+        """
+        if self._single is None and self.work == "inference":
+            where, options = self._program.placement(1), self.options.engine()
+            self._single = SingleEngine(self.graph, where, options=options, parameters=self.engine.parameters)
+            self._instances = [self.data.select([i]) for i in range(self.data.n)]
+            for instance in self._instances:  # makes room for the longest
+                self._single.one(instance)
         found: list[float] = []
         until = time.perf_counter() + seconds
         while len(found) < 10 or (time.perf_counter() < until and len(found) < 100_000):
-            order = np.array([len(found) % self.data.n])
+            k = len(found) % self.data.n
             began = time.perf_counter()
-            self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs)
+            if self._single is not None:
+                self._single.one(self._instances[k])
+            else:
+                self.engine.run(self.data, np.array([k]), train=True, epoch=self._epoch)
             found.append(time.perf_counter() - began)
             self._epoch += 1
         return found
