@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ampc import frontend, place, until
 from ampc.diagnostics import AmpError, Label, Span, did_you_mean, error, printable
 from ampc.frontend import ast
@@ -47,12 +49,15 @@ class Compilation:
 def compile_source(
     source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
-    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, factors: FactorsOf | None = None,
+    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, columns: Mapping[str, int] | None = None,
+    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None, known: dict[bytes, place.Placement] | None = None,
     on_stage: OnStage = lambda stage, seconds: None,
 ) -> Compilation:
     """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError.
 
     at: layer -> device, beside the program's own `device`. parts, copies: into how many a bottleneck may be split or replicated where that pays.
+    columns, replicas: layer -> into how many it is split by columns or replicated, as if the program said so.
+    known: placements of this program with the same target, data and `at`; what is made is added.
     factors: how much longer nodes take than estimated, from a profile of this program as it is (without parts and copies of its own choice).
     """
     from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
@@ -86,7 +91,8 @@ def compile_source(
         return done
     target = target or place.this_machine()
     seen = statistics(graph)
-    done = _place(done, graph, target, strategy, seen, at, parts, copies, factors)
+    changes = columns or {}, replicas or {}
+    done = _place(done, graph, target, strategy, seen, at, parts, copies, *changes, factors, {} if known is None else known)
     assert done.graph is not None and done.placement is not None
     manifest = Manifest(done.graph, done.placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
     finished("place", manifest=manifest)
@@ -96,33 +102,44 @@ def compile_source(
 def place_again(
     manifest: Manifest, *, target: place.Target | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] | None = None, at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
-    factors: FactorsOf | None = None,
+    columns: Mapping[str, int] | None = None, replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None,
+    known: dict[bytes, place.Placement] | None = None,
 ) -> Compilation:  # fmt: skip
     """Return the compiled program of `manifest`, placed anew: on its own target and with its own statistics unless others are given."""
     graph, hardware = manifest.graph, target or manifest.target
     seen = manifest.statistics if statistics is None else statistics(graph)
     name = next(iter(manifest.sources), manifest.name)
-    done = _place(Compilation(Source(name, ""), graphs={"manifest": graph}), graph, hardware, strategy, seen, at, parts, copies, factors)
+    done = Compilation(Source(name, ""), graphs={"manifest": graph})
+    changes = columns or {}, replicas or {}
+    done = _place(done, graph, hardware, strategy, seen, at, parts, copies, *changes, factors, {} if known is None else known)
     assert done.graph is not None and done.placement is not None
     return dataclasses.replace(done, manifest=Manifest(done.graph, done.placement, hardware, seen, manifest.sources))
 
 
 def _place(
     done: Compilation, graph: Graph, target: place.Target, strategy: str, seen: place.Statistics, at: Mapping[str, str] | None, parts: int,
-    copies: int, factors: FactorsOf | None,
+    copies: int, columns: Mapping[str, int], replicas: Mapping[str, int], factors: FactorsOf | None,
+    known: dict[bytes, place.Placement],
 ) -> Compilation:  # fmt: skip
-    """Return `done` with the placement of `graph`, which may have been split and replicated for it."""
+    """Return `done` with the placement of `graph`, which may have been split and replicated for it; `known`: placements that are made already."""
     from ampc import transform
 
     longer = factors(graph, seen, target) if factors is not None else {}
 
-    def placing(g: Graph) -> place.Placement:
-        return place.place(g, target, strategy, seen, at=at, factors=longer)
+    def placed(g: Graph) -> place.Placement:
+        key = msgspec.msgpack.encode((g, strategy))
+        if key not in known:
+            known[key] = place.place(g, target, strategy, seen, at=at, factors=longer)
+        return known[key]
 
-    if parts == 1 and copies == 1:
-        return dataclasses.replace(done, graph=graph, placement=placing(graph))
+    def placing(g: Graph, wanted: float) -> place.Placement | None:
+        return None if wanted and place.fastest(g, target, seen, factors=longer) < wanted else placed(g)
+
+    asked = transform.asked(graph, columns, replicas)
+    if parts == 1 and copies == 1 and not asked:
+        return dataclasses.replace(done, graph=graph, placement=placed(graph))
     n = len(target.devices)  # more than one on each device gains nothing
-    grown = transform.transform(graph, seen, placing, parts=min(parts, n), copies=min(copies, n))
+    grown = transform.transform(graph, seen, placing, parts=min(parts, n), copies=min(copies, n), asked=asked)
     graphs = {**done.graphs, "transform": grown.graph} if grown.changes else done.graphs
     return dataclasses.replace(done, graph=grown.graph, graphs=graphs, placement=grown.placement, changes=grown.changes)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from ampc.diagnostics import AmpError
+from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
 from ampc.ir.copies import plain_name
 from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import PPT
@@ -31,7 +31,8 @@ NEAR = 0.8
 TRIED_LAYERS = 2
 """Layers of the busiest device that are tried at each step, those with most work."""
 
-Placing = Callable[[Graph], Placement]
+Placing = Callable[[Graph, float], Placement | None]
+"""Places a graph; None for one that can't reach so many instances/s wherever its nodes go."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -39,6 +40,9 @@ class Change(msgspec.Struct, frozen=True):
 
     columns: int = 1
     replicas: int = 1
+
+
+NONE: Mapping[str, Change] = {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,19 +55,60 @@ class Transformed:
     rates: tuple[float, ...]
 
 
-def transform(graph: Graph, statistics: Statistics, placing: Placing, *, parts: int = 1, copies: int = 1) -> Transformed:
+def asked(graph: Graph, columns: Mapping[str, int], replicas: Mapping[str, int]) -> dict[str, Change]:
+    """Return the changes that a user wants: layer or family -> into how many it is split by columns, how many copies it gets.
+
+    Raises AmpError AMP516 for a layer that there is not, that is no Linear or that the program has changed, and for unequal parts.
+    """
+    layers = {_family(x): x for x in graph.layers}
+    found: list[Diagnostic] = []
+
+    def wrong(message: str, remedy: str | None) -> None:
+        found.append(Diagnostic("AMP516", message, help=remedy))
+
+    for name, count, verb in (*((n, c, "split") for n, c in columns.items()), *((n, c, "replicate") for n, c in replicas.items())):
+        x = layers.get(name)
+        made = next((y for y in graph.layers if _source(y) == name and _family(y) != name), None)
+        if made is not None:
+            body = f"layer `{printable(name)}` can't be changed: the program has made `{made.name}` of it"
+            wrong(body, "change `columns` or `replicas` in the program")
+        elif x is None:
+            listed = "the layers are " + ", ".join(f"`{n}`" for n in list(layers)[:12]) + (", ..." if len(layers) > 12 else "")
+            wrong(f"there is no layer `{printable(name)}` to {verb}", did_you_mean(name, layers) or listed)
+        elif verb == "split" and x.form != "linear":
+            wrong(f"layer `{name}` can't be split: it is no `Linear`", "only Linears are split, by their columns; other layers can be replicated")
+        elif verb == "split" and x.params[0].shape[-1] % count:
+            whole = x.params[0].shape[-1]
+            fits = [n for n in range(2, whole + 1) if whole % n == 0]
+            near = sorted(sorted(fits, key=lambda n: abs(n - count))[:3])
+            wrong(f"layer `{name}` can't be split into {count} equal parts: it has {whole} columns", f"{_or(near)} would do" if near else None)
+    if found:
+        raise AmpError(found)
+    names = dict.fromkeys((*columns, *replicas))
+    return {n: Change(columns.get(n, 1), replicas.get(n, 1)) for n in names}
+
+
+def _or(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + (" or " if len(numbers) > 1 else "") + str(numbers[-1])
+
+
+def transform(
+    graph: Graph, statistics: Statistics, placing: Placing, *, parts: int = 1, copies: int = 1, asked: Mapping[str, Change] = NONE
+) -> Transformed:
     """Return what splitting Linears into up to `parts` and giving layers up to `copies` gains; `placing` places a graph, or raises AMP513.
 
-    A layer that the program splits or replicates itself stays as it is. Raises AMP513 if nothing makes the program fit.
+    A layer that the program splits or replicates itself stays as it is; those of `asked` are changed as that says. Raises AMP513 if nothing makes
+    the program fit, AMP402 if copies are to differ in number.
     """
-    changes: dict[str, Change] = {}
-    now, problem = _placed(graph, placing)
-    made, rates = graph, [now.instances_per_s if now is not None else 0.0]
+    changes: dict[str, Change] = dict(asked)
+    made = changed(graph, changes)
+    now, problem = _placed(made, placing, 0.0)
+    rates = [now.instances_per_s if now is not None else 0.0]
     for _ in range(MOST_STEPS):
         best: tuple[float, dict[str, Change], Graph, Placement] | None = None
-        for option in _options(graph, made, now, changes, statistics, parts, copies):
+        for option in _options(graph, made, now, changes, statistics, parts, copies, asked):
             candidate = changed(graph, option)
-            there, _ = _placed(candidate, placing)
+            there, _ = _placed(candidate, placing, max(GAIN * rates[-1], best[0] * LITTLE if best is not None else 0.0))
             if there is not None and (best is None or there.instances_per_s > best[0] * LITTLE):  # options come with fewer parts first
                 best = there.instances_per_s, option, candidate, there
         if best is None or best[0] < GAIN * rates[-1]:
@@ -90,9 +135,9 @@ def changed(graph: Graph, changes: Mapping[str, Change]) -> Graph:
     return made
 
 
-def _placed(graph: Graph, placing: Placing) -> tuple[Placement | None, AmpError | None]:
+def _placed(graph: Graph, placing: Placing, wanted: float) -> tuple[Placement | None, AmpError | None]:
     try:
-        return placing(graph), None
+        return placing(graph, wanted), None
     except AmpError as e:
         if any(d.code != "AMP513" for d in e.diagnostics):
             raise
@@ -100,18 +145,21 @@ def _placed(graph: Graph, placing: Placing) -> tuple[Placement | None, AmpError 
 
 
 def _options(
-    graph: Graph, made: Graph, now: Placement | None, changes: Mapping[str, Change], statistics: Statistics, parts: int, copies: int
+    graph: Graph, made: Graph, now: Placement | None, changes: Mapping[str, Change], statistics: Statistics, parts: int, copies: int,
+    asked: Mapping[str, Change],
 ) -> list[dict[str, Change]]:
     """Return what to try next: twice or four times as many parts of the heaviest layers, as many or more copies than others have.
 
     Where several devices are about as busy as the busiest, the heaviest layer of each is changed together: one alone would gain nothing.
     """
-    original = {_family(x): x for x in graph.layers if not {"~", "@"} & set(x.name)}
+    original = {_family(x): x for x in graph.layers if not {"~", "@"} & set(x.name) and _family(x) not in asked}
     busiest = _heaviest(made, now, statistics)
     alone = [[n] for n in next(iter(busiest), []) if n in original][:TRIED_LAYERS]
     together = list(dict.fromkeys(n for names in busiest for n in names[:1] if n in original))
     several = max([c.replicas for c in changes.values()], default=1)
-    counts = [r for r in (several, 2 * several, 4 * several) if 1 < r <= copies] if not any("~" in x.name for x in graph.layers) else []
+    fixed = max([c.replicas for c in asked.values()], default=1)
+    more = [r for r in (several, 2 * several, 4 * several) if 1 < r <= copies and fixed in (1, r)]
+    counts = more if not any("~" in x.name for x in graph.layers) else []
     options: list[dict[str, Change]] = []
     for names in [*alone, *([together] if len(together) > 1 else [])]:
         for factor in (2, 4):
@@ -155,4 +203,4 @@ def _source(x: Layer) -> str:
     return plain_name(x.name).partition(".")[0]
 
 
-__all__ = ["Change", "Transformed", "changed", "transform"]
+__all__ = ["Change", "Transformed", "asked", "changed", "transform"]

@@ -75,6 +75,42 @@ def test_a_manifest_is_placed_anew(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.long
+def test_layers_are_split_and_replicated_as_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = json.loads(out(
+        capsys, "place", "mnist_mlp", "--target", "cpu-2", "--split", "first=2", "--split", "second=4", "--json", "-o", str(tmp_path / "m.ampx")
+    ))  # fmt: skip
+    assert made["changes"] == {"first": {"columns": 2, "replicas": 1}, "second": {"columns": 4, "replicas": 1}}
+    manifest = load(tmp_path / "m.ampx")
+    assert {"first@0", "first@1", "second@3"} <= {x.name for x in manifest.graph.layers}
+    both = json.loads(out(capsys, "place", "list_reduction", "--target", "cpu-2", "--replicas", "step=2", "--split", "auto:2", "--json"))
+    assert both["changes"]["step"] == {"columns": 1, "replicas": 2}
+    # A manifest's graph is changed just so; what it has made of a layer stays.
+    again = json.loads(out(capsys, "place", str(tmp_path / "m.ampx"), "--split", "third=2", "--json"))
+    assert again["changes"] == {"third": {"columns": 2, "replicas": 1}}
+    assert "the program has made `first@0` of it" in out(capsys, "place", str(tmp_path / "m.ampx"), "--split", "first=2", status=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--split", "frst=2"), "did you mean `first`"),
+        (("--split", "first=5"), "can't be split into 5 equal parts: it has 784 columns"),
+        (("--split", "first=2", "--split", "first=4"), "gives `first` twice"),
+        (("--split", "first"), "expects `auto`, `auto:N` or `LAYER=N`"),
+        (("--split", "=2"), "expects `auto`, `auto:N` or `LAYER=N`"),
+        (("--replicas", "first=1"), "with N from 2 to 1024"),
+        (("--replicas", "nobody=2"), "there is no layer `nobody` to replicate"),
+    ],
+)
+def test_changes_that_cannot_be_made_are_refused(options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in out(capsys, "compile", "mnist_mlp", "--target", "cpu-2", *options, "--emit", "placement", status=2)
+
+
+def test_only_a_linear_is_split_and_copies_are_equally_many(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it is no `Linear`" in out(capsys, "place", "list_reduction", "--split", "embed=2", status=2)
+    assert "AMP402" in out(capsys, "place", "list_reduction", "--replicas", "step=2", "--replicas", "embed=3", status=1)
+
+
 def test_what_does_not_fit_is_split_until_it_does(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     model = tmp_path / "wide.amp"
     model.write_text(

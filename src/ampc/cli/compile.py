@@ -16,7 +16,7 @@ from ampc.diagnostics import AmpError, error, printable
 if TYPE_CHECKING:
     from ampc.compiler import Compilation, FactorsOf
     from ampc.ir.graph import Graph
-    from ampc.place import Statistics, Target
+    from ampc.place import Placement, Statistics, Target
     from ampc.place.factors import Factors
 
 
@@ -28,8 +28,8 @@ class Emit(StrEnum):
     manifest = "manifest"
 
 
-OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510", "AMP514")
-"""Mistakes in the values of `--set`, `--disable-pass`, `--strategy` and `--at`: the command is wrong, not the model."""
+OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510", "AMP514", "AMP516")
+"""Mistakes in the values of `--set`, `--disable-pass`, `--strategy`, `--at`, `--split` and `--replicas`: the command is wrong, not the model."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -44,10 +44,16 @@ TargetOption = Annotated[
 StrategyOption = Annotated[str, typer.Option("--strategy", metavar="NAME", help="Placement: balanced, round_robin or manual.")]
 AtOption = Annotated[list[str] | None, typer.Option("--at", metavar="LAYER=DEVICE", help="Put a layer on a device. Repeatable.")]
 SplitOption = Annotated[
-    str | None, typer.Option("--split", metavar="auto[:N]", help="Split Linears that are the bottleneck by columns, into at most N parts.")
+    list[str] | None,
+    typer.Option(
+        "--split", metavar="auto[:N]|LAYER=N", help="Split Linears by columns: those that are the bottleneck into at most N parts, or LAYER into N.",
+    ),
 ]
 ReplicasOption = Annotated[
-    str | None, typer.Option("--replicas", metavar="auto[:N]", help="Replicate layers that are the bottleneck, into at most N copies.")
+    list[str] | None,
+    typer.Option(
+        "--replicas", metavar="auto[:N]|LAYER=N", help="Replicate layers: those that are the bottleneck into at most N copies, or LAYER into N.",
+    ),
 ]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="RUN_DIR", help="Nodes cost what the profile of an earlier run of this program measured.")
@@ -104,8 +110,8 @@ def compile_command(
 
 def compile_model(
     model: str, *, target: str | None = None, sets: list[str] | None = None, strategy: str = "balanced", data: str | None = None,
-    disable: list[str] | None = None, stop_after: str = "place", at: list[str] | None = None, split: str | None = None, replicas: str | None = None,
-    profile: str | None = None,
+    disable: list[str] | None = None, stop_after: str = "place", at: list[str] | None = None, split: list[str] | None = None,
+    replicas: list[str] | None = None, profile: str | None = None, known: dict[bytes, Placement] | None = None,
 ) -> Compilation:
     """Compile as the command line asks; other verbs share it."""
     from ampc import place
@@ -113,13 +119,14 @@ def compile_model(
     from ampc.source import read_source
 
     overrides = parse_sets(sets or [])
-    where, parts, copies = parse_at(at or []), parse_auto("--split", split), parse_auto("--replicas", replicas)
-    factors = factors_from(profile, parts > 1 or copies > 1)
+    where, (parts, columns), (copies, dealt) = parse_at(at or []), parse_changes("--split", split), parse_changes("--replicas", replicas)
+    factors = factors_from(profile, bool(split or replicas))
     hardware = (place.load_target(target) if target is not None else place.this_machine()) if stop_after == "place" else None
     try:
         return compile_source(
             read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
-            stop_after=stop_after, at=where, parts=parts, copies=copies, factors=factors,
+            stop_after=stop_after, at=where, parts=parts, copies=copies, columns=columns, replicas=dealt, factors=factors,
+            known=known,
             on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
         )
     except AmpError as e:
@@ -187,16 +194,29 @@ def parse_at(texts: list[str]) -> dict[str, str]:
     return out
 
 
-def parse_auto(option: str, text: str | None) -> int:
-    """Return the most parts or copies that `auto` (16) or `auto:N` allow, 1 without the option; raises AmpError AMP902."""
-    if text is None:
-        return 1
-    word, colon, count = text.partition(":")
-    most = 16 if not colon else int(count) if count.isdecimal() and len(count) < 5 else 0
-    if word != "auto" or not 2 <= most <= 1024:
-        remedy = f"for instance `{option} auto:4`; a number of its own stands in the program, as `columns = 4` or `replicas = 4` of a layer"
-        raise error("AMP902", f"`{option} {printable(text)}` expects `auto` or `auto:N` with N from 2 to 1024", help=remedy, exit_code=2)
-    return most
+def parse_changes(option: str, texts: list[str] | None) -> tuple[int, dict[str, int]]:
+    """Return (the most parts or copies that `auto` (16) or `auto:N` allow, 1 without it; `LAYER=N` as layer -> parts or copies).
+
+    Raises AmpError AMP902.
+    """
+    most, given = 1, dict[str, int]()
+    for text in texts or []:
+        layer, equals, number = text.partition("=")
+        word, colon, limit = text.partition(":")
+        count = number if equals else limit if colon else "16"
+        n = int(count) if count.isdecimal() and len(count) < 5 else 0
+        if (not layer.strip() if equals else word != "auto") or not 2 <= n <= 1024:
+            remedy = f"for instance `{option} auto:4`, or `{option} step=2` for one layer"
+            raise error(
+                "AMP902", f"`{option} {printable(text)}` expects `auto`, `auto:N` or `LAYER=N` with N from 2 to 1024", help=remedy, exit_code=2
+            )  # fmt: skip
+        if layer.strip() in given if equals else most > 1:
+            raise error("AMP902", f"`{option}` gives `{printable(layer.strip()) if equals else 'auto'}` twice", exit_code=2)
+        if equals:
+            given[layer.strip()] = n
+        else:
+            most = n
+    return most, given
 
 
 def _value(name: str, text: str) -> int | float | bool:
@@ -358,6 +378,6 @@ if TYPE_CHECKING:
     from ampc.place import LayerCost
 
 __all__ = [
-    "compile_model", "emitted", "factors_from", "parse_at", "parse_auto", "parse_sets", "placement_table", "placement_text",
+    "compile_model", "emitted", "factors_from", "parse_at", "parse_changes", "parse_sets", "placement_table", "placement_text",
     "register", "statistics_from",
 ]

@@ -9,18 +9,19 @@ import typer
 
 from ampc.cli.compile import (
     AtOption, DisableOption, ProfileOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption, compile_model, factors_from,
-    parse_at, parse_auto, placement_text, statistics_from,
+    parse_at, parse_changes, placement_text, statistics_from,
 )  # fmt: skip
 from ampc.cli.errors import OUTPUT
 from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
     from ampc.compiler import Compilation
+    from ampc.place import Placement
 
-COMPARED: dict[str, tuple[str, str | None, str | None]] = {
+COMPARED: dict[str, tuple[str, list[str] | None, list[str] | None]] = {
     "round_robin": ("round_robin", None, None), "manual": ("manual", None, None), "balanced": ("balanced", None, None),
-    "balanced + split": ("balanced", "auto", None), "balanced + replicas": ("balanced", None, "auto"),
-    "balanced + split + replicas": ("balanced", "auto", "auto"),
+    "balanced + split": ("balanced", ["auto"], None), "balanced + replicas": ("balanced", None, ["auto"]),
+    "balanced + split + replicas": ("balanced", ["auto"], ["auto"]),
 }  # fmt: skip
 """Row of `--compare` -> strategy, `--split`, `--replicas`."""
 
@@ -53,8 +54,10 @@ def place_command(
         message = "`--compare` shows all strategies; `-o`, `--strategy`, `--split`, `--replicas` and `--profile` are for one"
         raise error("AMP903", message, help="leave one of them out", exit_code=2)
 
-    def placed(strategy: str, split: str | None, replicas: str | None) -> Compilation:
-        return _placed(program, target, strategy, at, split, replicas, data, sets, disable, profile)
+    known: dict[bytes, Placement] = {}  # of `--compare`: several rows try the same
+
+    def placed(strategy: str, split: list[str] | None, replicas: list[str] | None) -> Compilation:
+        return _placed(program, target, strategy, at, split, replicas, data, sets, disable, profile, known)
 
     if compare:
         rows = [_row(name, placed, *how) for name, how in COMPARED.items()]
@@ -75,8 +78,8 @@ def place_command(
 
 
 def _placed(
-    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None,
-    sets: list[str] | None, disable: list[str] | None, profile: str | None,
+    program: str, target: str | None, strategy: str, at: list[str] | None, split: list[str] | None, replicas: list[str] | None, data: str | None,
+    sets: list[str] | None, disable: list[str] | None, profile: str | None, known: dict[bytes, Placement],
 ) -> Compilation:  # fmt: skip
     from ampc.manifest import is_manifest_path
 
@@ -84,30 +87,31 @@ def _placed(
         if sets or disable:
             message = "`--set` and `--disable-pass` are for a model; a manifest's graph is made already"
             raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
-        return _again(program, target, strategy, at, split, replicas, data, profile)
+        return _again(program, target, strategy, at, split, replicas, data, profile, known)
     return compile_model(
-        program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas, profile=profile
-    )
+        program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas, profile=profile,
+        known=known,
+    )  # fmt: skip
 
 
 def _again(
-    program: str, target: str | None, strategy: str, at: list[str] | None, split: str | None, replicas: str | None, data: str | None,
-    profile: str | None,
+    program: str, target: str | None, strategy: str, at: list[str] | None, split: list[str] | None, replicas: list[str] | None, data: str | None,
+    profile: str | None, known: dict[bytes, Placement],
 ) -> Compilation:  # fmt: skip
     """Place the graph of a manifest anew: on its own target if none is given, with what it knows of its data if none are given."""
     from ampc.compiler import place_again
     from ampc.manifest import load
     from ampc.place import load_target
 
-    parts, copies = parse_auto("--split", split), parse_auto("--replicas", replicas)
+    (parts, columns), (copies, dealt) = parse_changes("--split", split), parse_changes("--replicas", replicas)
     return place_again(
         load(program), target=None if target is None else load_target(target), strategy=strategy, at=parse_at(at or []),
-        statistics=None if data is None else statistics_from(data), parts=parts, copies=copies,
-        factors=factors_from(profile, parts > 1 or copies > 1),
+        statistics=None if data is None else statistics_from(data), parts=parts, copies=copies, columns=columns,
+        replicas=dealt, factors=factors_from(profile, bool(split or replicas)), known=known,
     )  # fmt: skip
 
 
-def _row(name: str, placed: Any, strategy: str, split: str | None, replicas: str | None) -> dict[str, Any]:
+def _row(name: str, placed: Any, strategy: str, split: list[str] | None, replicas: list[str] | None) -> dict[str, Any]:
     """Return one line of the comparison; a strategy that cannot place the program says why."""
     from ampc.artefact import placement_report
 

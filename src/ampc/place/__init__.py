@@ -1,6 +1,6 @@
 """Targets, statistics of the data, the cost model, and the choice of a device for every node."""
 
-from ampc.place.assign import STRATEGIES, Placement, place
+from ampc.place.assign import STRATEGIES, Placement, fastest, place
 from ampc.place.cost import Cost, LayerCost, NodeCost, estimate
 from ampc.place.report import report as placement_report
 from ampc.place.statistics import AxisStatistics, Statistics, guess, measure
@@ -12,6 +12,6 @@ from ampc.place.work import Term, terms
 
 __all__ = [
     "STRATEGIES", "AxisStatistics", "Cost", "Device", "GivenLink", "HostNetwork", "LayerCost", "Link", "Links", "Network", "NodeCost", "Placement",
-    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "guess", "load_target", "measure", "parse_target", "place",
+    "Precision", "Statistics", "Target", "Term", "bundled_targets", "estimate", "fastest", "guess", "load_target", "measure", "parse_target", "place",
     "placement_report", "resized", "terms", "this_machine", "usable_cores",
 ]

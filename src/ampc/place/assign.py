@@ -66,6 +66,16 @@ def place(
     return _placement(problem, strategy, chosen, bound_s)
 
 
+def fastest(
+    graph: Graph, target: Target, statistics: Statistics | None = None, precision: Precision = "fp32", factors: Factors = NONE
+) -> float:  # fmt: skip
+    """Return instances/s that no placement of `graph` exceeds: all work shared out evenly, or the largest unit alone."""
+    problem = Problem(graph, target, scaled(estimate(graph, statistics or guess(graph), precision), factors), fine=True)
+    least = problem.seconds.min(axis=1, initial=float("inf"))
+    busiest_s = max(float(least.sum()) / problem.n_devices, float(least.max(initial=0.0)))
+    return 1.0 / busiest_s if busiest_s > 0 else float("inf")
+
+
 def _placement(problem: Problem, strategy: str, choice: Choice, bound_s: float) -> Placement:
     """Return a choice as a placement, with what it predicts."""
     loads = Loads(problem, choice)
@@ -227,4 +237,4 @@ def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
     return msgspec.structs.replace(graph, layers=layers)
 
 
-__all__ = ["STRATEGIES", "Placement", "pinned_at", "place"]
+__all__ = ["STRATEGIES", "Placement", "fastest", "pinned_at", "place"]

@@ -89,4 +89,11 @@ CODES: dict[str, Explanation] = {
         "ampc place qm9_ggsnn --at message.1=core:1 --at message.2=core:2",
         "ampc place qm9_ggsnn --at message=core:1",
     ),
+    "AMP516": Explanation(
+        "a layer that can't be split or replicated as asked",
+        "`--split LAYER=N` splits a `Linear` by its columns into N equal parts, `--replicas LAYER=N` gives any layer N copies. Both are for layers "
+        "that the program has not split or replicated itself.",
+        "ampc place list_reduction --split step=3        # 128 columns",
+        "ampc place list_reduction --split step=4",
+    ),
 }
