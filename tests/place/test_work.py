@@ -8,9 +8,10 @@ import pytest
 from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import PPT, AnyNode
+from ampc.ir.nodes import NPT, PPT, AnyNode, Loss
 from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, terms
-from ampc.place.work import memory_bytes, product_flops
+from ampc.place.target import NOTHING, Handling
+from ampc.place.work import handling, memory_bytes, product_flops, product_sides
 from ampc.source import bundled_models, read_source, remember
 from sample_graphs import list_reduction
 
@@ -197,3 +198,32 @@ def test_every_bundled_target_takes_a_model_or_says_what_does_not_fit(model: str
     assert all(b >= 0 for b in p.busy_s)
     # Fewer layers than devices: the others are idle, and said to be.
     assert sum(b == 0 for b in p.busy_s) >= len(hardware.devices) - len(graph.nodes)
+
+
+def test_what_is_no_arithmetic_is_told_apart() -> None:
+    """A cross-entropy goes through its numbers, a recurrent step keeps its result for backward and reads a field for the symbol."""
+    graph = list_reduction(hidden=128)
+    relu = next(n for n in graph.nodes if isinstance(n, NPT) and n.op == "relu")
+    total = sum((t.handled_fwd for t in handling(graph, relu)), NOTHING)
+    assert (total.values, total.copied_bytes) == (1, 4 * 128)
+    loss = next(n for n in graph.nodes if isinstance(n, Loss))
+    numbers = sum(t.handled_fwd.numbers for t in handling(graph, loss))
+    assert numbers == graph.type_of(loss.inputs[0]).cols
+    embed = layer_node(graph, "embed")
+    assert sum(t.handled_fwd.rows for t in handling(graph, embed)) == 1
+    step = layer_node(graph, "step")
+    assert sum(t.handled_fwd.sides for t in handling(graph, step)) == 256 + 128
+    assert product_sides(graph, step, {step.id, step.inputs[0][0]}) == (256.0, 256.0)  # each part of what is concatenated by itself
+
+
+def test_a_device_counts_handling_only_where_it_states_what_it_costs() -> None:
+    work = Handling(rows=2, values=3, copied_bytes=1e3, sides=100, corners=1, numbers=4)
+    plain = Device("core", "cpu", {"fp32": 1e9}, 1e9, 1 << 30, 1e-7)
+    assert plain.handling_s(work) == 0 == plain.calls_s(0.0, 50.0, 3.0)
+    told = msgspec.structs.replace(
+        plain, row_overhead_s=1e-9, value_overhead_s=1e-8, number_overhead_s=1e-10, copy_bytes_per_s=1e9, matrix_half_columns=2.0,
+        matrix_half_rows=1.0, product_overhead_s=1e-6,
+    )  # fmt: skip
+    assert told.handling_s(work) == pytest.approx(2e-9 + 3e-8 + 4e-10 + 1e-6 + 2 * 2 * (100 + 2) / 1e9)
+    assert told.calls_s(1e3, 50.0, 3.0) == pytest.approx(1e3 / 1e9 + 2 * 2 * (50 + 2 * 3) / 1e9 + 3e-6)
+    assert work + work == work * 2
