@@ -121,6 +121,26 @@ def test_a_sweep_over_the_number_of_devices_that_there_are_keeps_the_target(caps
     assert "can't be resized" in three["error"]
 
 
+def test_hardware_that_is_too_large_or_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    """H02: devices without work are idle, one device is enough, and what can't exist is refused by the name of its key."""
+    many = simulated(capsys, "--target", "manycore_64", "--cost-only")
+    assert len(many["devices"]) == 64 and sum(d["utilisation"] == 0 for d in many["devices"]) >= 60
+    assert all(0 <= d["utilisation"] <= 1 for d in many["devices"])
+    one = simulated(capsys, "--target", "cpu-1", "--cost-only")
+    assert len(one["devices"]) == 1 and not one["links"] and one["instances"] == 30
+    for old, new, key in (
+        ("memory_bytes = 100_000_000", "memory_bytes = 0", "memory_bytes"), ("bytes_per_s = 1e9", "bytes_per_s = 0", "bytes_per_s"),
+        ("latency_s = 1e-6", "latency_s = 1e9", "latency_s"), ("vector_flops_per_s = 1e9", "vector_flops_per_s = 0", "vector_flops_per_s"),
+    ):  # fmt: skip
+        Path("two.toml").write_text(TWO.replace(old, new), encoding="utf-8")
+        assert main(["simulate", MODEL, *SMALL, "--target", "two.toml", "--cost-only"]) == 1
+        err = capsys.readouterr().err
+        assert f"{key}`" in err and "two.toml" in err and "Traceback" not in err
+    Path("two.toml").write_text(TWO.replace("latency_s = 1e-6", "latency_s = 10"), encoding="utf-8")
+    slow = simulated(capsys, "--target", "two.toml", "--cost-only", "--at", "step=big", "--at", "embed=small", "--at", "head=small")
+    assert 0 < slow["instances_per_s"] < 10 and slow["seconds"] < 1e6
+
+
 def test_a_sweep_over_a_parameter_compiles_anew(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", MODEL, *SMALL, "--target", "fpga_1tflops", "--sweep", "copies=1,2", "--cost-only", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
