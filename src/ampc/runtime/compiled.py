@@ -16,7 +16,7 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ampc.runtime import blas, lanes
+from ampc.runtime import blas, lanes, tiles
 from ampc.runtime.settings import ENTRY, F0, F1, FH, KERNEL
 
 # Fused loops touch more than the default number of pointers for which LLVM inserts overlap checks; without the checks it would not vectorise.
@@ -366,13 +366,37 @@ def gemm_half(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type:
         half_address(F, a), np.int32(lda), half_address(F, b), np.int32(ldb), beta, address(F, c), np.int32(ldc),
     )  # fmt: skip
 
+OWN = tiles.WIDE and PROVIDER != "mkl"
+"""Whether products by tiles are faster than those of the BLAS. MKL reads small matrices where they lie itself."""
+FEW_ROWS = 64
+SMALL = 80_000
+"""Numbers of a matrix that stays in a core's cache whatever else is done."""
+
+@njit(**KERNEL)
+def by_tiles(ta, tb, m, n, k):  # type: ignore[no-untyped-def]
+    """Whether a product had better be made by tiles than by the BLAS; the bounds are measured."""
+    if not OWN or tb == 1 or n < lanes.LANES:
+        return False
+    return m * n <= SMALL and 16 <= k <= 2 * FEW_ROWS if ta == 1 else m >= 4 and (m <= FEW_ROWS or n * k <= SMALL)
+
+@njit(**KERNEL)
+def turned_pays(m, k, n):  # type: ignore[no-untyped-def]
+    """Whether dy [m, n] w', w [k, n], had better be made with a transposed w; the bounds are measured."""
+    if not tiles.WIDE and PROVIDER != "mkl":
+        return False
+    return m >= 4 and k >= lanes.LANES and (m <= FEW_ROWS or (OWN and n * k <= SMALL))
+
 @kernel(floats="alpha beta")
 def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
     """C = alpha op(A) op(B) + beta C, row-major, all in `F` at offsets a, b, c; op transposes where ta, tb are 1.
 
-    op(A): [m, k]; op(B): [k, n]; C: [m, n]. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
+    op(A): [m, k]; op(B): [k, n]; C: [m, n]; beta is 0 or 1. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
     """
     if lanes.MASKED and lanes.narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+        return
+    if by_tiles(ta, tb, m, n, k):
+        more = 0 if beta == F0 else 1
+        tiles.product_by_tiles(F, m, n, k, alpha, a, 1 if ta else lda, lda if ta else 1, b, ldb, more, c, ldc)
         return
     # Fortran sees the transposes, so that the row-major product is its C' = B' A'. Its integers are 32 bits: two to a word.
     put(G, args, np.int64(84 if tb else 78) | (np.int64(84 if ta else 78) << 32))
