@@ -89,7 +89,7 @@ WRONG: list[tuple[str, int, str, str]] = [
     ("view list_reduction -o picture", 2, "error[AMP904]: `-o picture` must end in one of `.dot`, `.svg`, `.png`, `.pdf`", ""),
     ("view none.json", 1, "error[AMP601]: there is no manifest `none.json`", "`ampc compile model.amp` writes one"),
     ("view full", 1, "error[AMP601]: there is no manifest `full/manifest.json`", ""),
-    ("view full --target cpu-2", 2, "error[AMP903]: `--target`, `--set` and `--strategy` are for a model; a manifest is placed already", "name the `.amp` file"),
+    ("view full --target cpu-2", 2, "error[AMP903]: `--target`, `--set`, `--strategy`, `--at` and `--data` are for a model; a manifest is placed already", "name the `.amp` file"),
     ("view list_reduction --detail most", 2, "error[AMP901]: `--detail` of `ampc view` must be one of `paper`, `layers`, got `most`", ""),
     ("view list_reduction -o none/x.dot", 4, "error[AMP690]: `none/x.dot` cannot be written: no such file or directory", "make the folder `none` first, or give another path with `-o`"),
     ("explain AMP000", 1, "error[AMP900]: there is no code `AMP000`", ""),

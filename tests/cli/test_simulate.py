@@ -166,6 +166,7 @@ def test_run_folder_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert kept.seconds == pytest.approx(found["seconds"], rel=1e-5)
     assert json.loads(Path("run/simulation.json").read_text())["instances"] == 30
     assert Path("run/metrics.jsonl").exists()
+    assert main(["view", MODEL, *SMALL, "--target", "fpga_1tflops", "--load", "events", "-o", "x.dot"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def load_of(folder: Path, manifest: Manifest) -> Load:
         placed = f"{len(placement.devices)} device{'' if len(placement.devices) == 1 else 's'} of the target `{manifest.target.name}`"
         raise error(
             "AMP915", f"the trace in `{printable(str(folder))}` is of another program, or of another placement than on {placed}",
-            help="name the program that ran, placed as it ran: `--target` and `--strategy`, of `ampc compile` or beside a `.amp` file here",
+            help="name the program that ran, placed as it ran: `--target`, `--strategy`, `--at`, `--data`, of `ampc compile` or of an `.amp` file",
             notes=(f"it has {len(trace.devices)} devices and {len(trace.segments)} segments, the program {len(plan.segments)} segments",),
         )  # fmt: skip
     cost = estimate(manifest.graph, manifest.statistics or guess(manifest.graph))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampc.cli.compile import SetOption, StrategyOption, TargetOption, compile_model
+from ampc.cli.compile import AtOption, SetOption, StrategyOption, TargetOption, compile_model
 from ampc.cli.errors import note
 from ampc.cli.trace import load_of
 from ampc.diagnostics import did_you_mean, error, printable
@@ -38,6 +38,8 @@ def view_command(
     target: TargetOption = None,
     sets: SetOption = None,
     strategy: StrategyOption = "balanced",
+    at: AtOption = None,
+    data: Annotated[str | None, typer.Option(metavar="DIR|FILE", help="Data that the program was placed by, with a model and `--load`.")] = None,
     load: Annotated[
         Path | None, typer.Option(metavar="RUN_DIR|TRACE_DIR", help="Colour nodes by how loaded they were in a recorded or simulated pass.")
     ] = None,
@@ -51,7 +53,7 @@ def view_command(
     if form not in forms:
         listed = ", ".join(f"`.{f}`" for f in forms)
         raise error("AMP904", f"`-o {printable(out)}` must end in one of {listed}", help=did_you_mean(form, forms), exit_code=2)
-    manifest = _manifest(program, target, sets, strategy)
+    manifest = _manifest(program, target, sets, strategy, at, data)
     placement = manifest.placement if devices else None
     loaded = load_of(load, manifest) if load is not None else None
     text = view.dot(manifest.graph, placement, manifest.target if devices else None, view.check_detail(detail.value), loaded)
@@ -63,15 +65,17 @@ def view_command(
     note(f"{printable(out)}: {total} nodes" if drawn == total else f"{printable(out)}: {drawn} of {total} nodes")
 
 
-def _manifest(program: str, target: str | None, sets: list[str] | None, strategy: str) -> Manifest:
+def _manifest(
+    program: str, target: str | None, sets: list[str] | None, strategy: str, at: list[str] | None, data: str | None,
+) -> Manifest:  # fmt: skip
     from ampc.manifest import is_manifest_path, load
 
     if is_manifest_path(program):
-        if target is not None or sets or strategy != "balanced":
-            message = "`--target`, `--set` and `--strategy` are for a model; a manifest is placed already"
+        if target is not None or sets or strategy != "balanced" or at or data is not None:
+            message = "`--target`, `--set`, `--strategy`, `--at` and `--data` are for a model; a manifest is placed already"
             raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
         return load(program)
-    done = compile_model(program, target=target, sets=sets, strategy=strategy)
+    done = compile_model(program, target=target, sets=sets, strategy=strategy, at=at, data=data)
     assert done.manifest is not None
     return done.manifest
 
