@@ -21,6 +21,10 @@ class H(IntEnum):
     DONE = 24
     """Instances retired."""
     ADMITTED = 32
+    IDLE = 33
+    """Height of the stack of idle cohorts."""
+    IN_BATCH = 34
+    """Instances admitted since the last update; -1 while layers are being told to update."""
     ACKS = 40
     """Layers that have answered the last update order (synchronous mode)."""
     NONFINITE = 48
@@ -40,12 +44,8 @@ class H(IntEnum):
     COHORTS = auto()
     COHORT0 = auto()
     """I: how many instances each cohort has in flight; then the stack of idle cohorts."""
-    IDLE = auto()
-    """Height of that stack."""
     BATCH = auto()
     """Synchronous mode: instances between two updates."""
-    IN_BATCH = auto()
-    """Instances admitted since the last update; -1 while layers are being told to update."""
     TOTAL = auto()
     """Instances of this pass; their numbers are at ORDER0, and TOTAL words on a mark for each that has retired."""
     ORDER0 = auto()
@@ -195,11 +195,11 @@ class R(IntEnum):
     MASK = 1
     TAIL = 8
     """Published by the producer."""
-    STAGED = 9
-    """The producer's own: entries written but not yet published."""
-    SEEN_HEAD = 10
     HEAD = 16
     """Published by the consumer."""
+    STAGED = 24
+    """The producer's own: entries written but not yet published. The consumer, which looks at TAIL all the time, does not touch this line."""
+    SEEN_HEAD = 25
 
 
 class L(IntEnum):
@@ -376,7 +376,7 @@ FOLD = 16
 KEEP = 8
 KEEP_ROWS = 256
 """Most rows that a Linear keeps."""
-HYPER = 12
+HYPER = 16
 STALENESS_BINS = 256
 CORRECTED = -1
 FIRST_CELL = 160

@@ -319,7 +319,7 @@ class Binding:
             head[H.OUTBOX], head[H.OUTBOX_ROOM] = table.room(1 + 3 * self.live), self.live
         self._check_memory(table.size)
 
-        I = np.zeros(table.size, np.int64)  # the name it has in kernels
+        I = zeros(table.size, np.int64)  # the name it has in kernels
         head |= {
             H.WORKERS: self.workers, H.THREADS: min(self.workers, usable_cores()), H.SLOTS: self.slots, H.GROUP: self.group,
             H.COHORTS: self.cohorts,
@@ -425,7 +425,7 @@ class Binding:
         stats = (1 + 2 * metrics + 15) // 8 * 8
         weights = self.weights()
         layers = max(1, len(self.plan.layers))
-        D = np.zeros(self.workers * stats + layers * HYPER + weights.size + 8)
+        D = zeros(self.workers * stats + layers * HYPER + weights.size + 8, np.float64)
         I[H.STATS], I[H.STAT0] = stats, 0
         I[H.HYPER0] = self.workers * stats
         I[H.WEIGHT0] = I[H.HYPER0] + layers * HYPER
@@ -506,6 +506,14 @@ class Binding:
         most = self.extents.longest[kind.rows] if kind.rows else 1
         room = max(1, self.extents.most_states(region.id)) * most
         return slice(instance * room, instance * room + int(self.extents.states(region.id)[instance]) * most)
+
+
+def zeros(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """Return an array of zeros that begins on a cache line; those of numpy lie 16 bytes behind one if they are large."""
+    width = np.dtype(dtype).itemsize
+    room = np.zeros(size + LINE_BYTES // width, dtype)
+    first = -room.ctypes.data % LINE_BYTES // width
+    return room[first : first + size]
 
 
 class _Table:

@@ -27,7 +27,7 @@ from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
 from ampc.runtime import blas, kernels, native, worker
-from ampc.runtime.binding import Binding, LayerMemory
+from ampc.runtime.binding import Binding, LayerMemory, zeros
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.half import rounded
 from ampc.runtime.options import EngineOptions
@@ -92,7 +92,7 @@ class Engine:
                 if "table" not in m.offsets:  # what looks rows up needs no weights backward
                     self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=depth)
                     self._persistent += room * _room(m.size)
-        self._F = np.zeros(self._persistent, np.float32)
+        self._F = zeros(self._persistent, np.float32)
         self._copies = _copies(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
         self._bindings: list[Binding] = []
@@ -192,7 +192,7 @@ class Engine:
         del self._bindings[:-1]  # keep one beside the new one: training and validation take turns
         binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._keeps, self._persistent)
         if binding.floats > self._F.size:
-            grown = np.zeros(binding.floats, np.float32)
+            grown = zeros(binding.floats, np.float32)
             grown[: self._persistent] = self._F[: self._persistent]
             self._F = grown
         self._bindings.append(binding)

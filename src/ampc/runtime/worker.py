@@ -214,6 +214,8 @@ def choose(I, w):
     best = -1
     heaviest = 0
     for q in range(2 * I[SEGMENTS]):
+        if at(I, I[SEG0] + (q >> 1) * SEG + OWNER) != w:
+            continue  # even a look at another worker's queue would take its cache line away
         c = I[QUEUE0] + q * QUEUE
         waiting = at(I, c + TAIL) - at(I, c + HEAD)
         if waiting > 0:
@@ -222,7 +224,7 @@ def choose(I, w):
                 weight += FIRST  # admission and retirement cost nothing and keep the others fed
             elif q & 1 and weight >= ENOUGH:
                 weight += FULL
-            if weight > heaviest and at(I, I[SEG0] + (q >> 1) * SEG + OWNER) == w:
+            if weight > heaviest:
                 heaviest = weight
                 best = q
     return best
