@@ -46,11 +46,8 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
 def _mask(builder: Any, count: Any) -> Any:
     """The first `count` lanes."""
     word = count.type
-    splat = cgutils.get_null_value(ir.VectorType(word, LANES))
-    for lane in range(LANES):
-        splat = builder.insert_element(splat, count, ir.Constant(ir.IntType(32), lane))
     numbers = ir.Constant(ir.VectorType(word, LANES), [ir.Constant(word, i) for i in range(LANES)])
-    return builder.icmp_signed("<", numbers, splat)
+    return builder.icmp_signed("<", numbers, _splat(builder, count))
 
 
 def _vector_pointer(builder: Any, base: Any, index: Any) -> Any:
@@ -101,9 +98,10 @@ def copy_few(builder: Any, to: Any, frm: Any, count: Any) -> None:
 
 
 def _splat(builder: Any, value: Any) -> Any:
-    first = builder.insert_element(ir.Constant(_float16, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    return builder.shuffle_vector(first, ir.Constant(_float16, ir.Undefined), zeros)
+    """A number in all lanes."""
+    nothing = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 
 
 @intrinsic
