@@ -173,17 +173,22 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     if cores > usable_cores():
         assert main(["calibrate", "--cores", str(cores)]) == 2
         return
+    few = ("narrow values", "small products", "labels")  # each takes seconds to compile
+    monkeypatch.setattr(handling, "PROGRAMS", {name: handling.PROGRAMS[name] for name in few})
     assert main(["calibrate", "--seconds", "1", "--cores", str(cores), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     figures = {f["name"]: f["median"] for f in found["figures"]}
-    assert 1e8 < figures["vector_flops_per_s"] < figures["matrix_flops_per_s"] < 1e13
+    assert 1e8 < figures["vector_flops_per_s"] < figures["product_flops_per_s"] < 1e13
     assert figures["memory_large"] > 1e8
-    assert 1e-10 < figures["message_overhead_s"] < 1e-4
+    spent = [figures[f"{what}_overhead_s"] for what in ("instance", "firing", "message", "value", "row", "number", "product")]
+    assert all(0 <= x < 1e-4 for x in spent)
+    assert sum(spent) > 1e-9
+    assert figures["copy_bytes_per_s"] > 1e8
     assert ("latency_s" in figures) == (cores > 1)
     if cores > 1:
         assert 1e-8 < figures["latency_s"] < 1e-3
         assert 0 <= figures["link_overhead_s"] < 1e-5
-    assert len(found["products"]) == 50
+    assert len(found["products"]) == 35
     target = load_target(tmp_path / "cpu.toml")
     assert len(target.devices) == cores
     assert ampc.compile("list_reduction", target="cpu.toml").manifest.target == target

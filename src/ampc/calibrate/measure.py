@@ -119,7 +119,7 @@ def _handled(rounds: list[list[handling.Spent]], samples: dict[str, list[float]]
     )  # fmt: skip
     told = handling.figures(handling.median(rounds), device)
     byte, flop, called = (told.pop(name) for name in ("copy_s_per_byte", "matrix_s_per_flop", "matrix_s_per_called_flop"))
-    if flop <= 0.0:  # nothing but noise
+    if flop * found["product_flops_per_s"] < 0.1:  # nothing but noise: a product takes no less within the engine
         flop, called = 1 / found["product_flops_per_s"], found["product_half_rows"] / found["product_flops_per_s"]
     told["copy_bytes_per_s"] = 1 / byte if byte > 0 else found["memory_bytes_per_s"]
     return told | {"matrix_flops_per_s": 1 / flop, "matrix_half_rows": called / flop}
