@@ -149,6 +149,14 @@ def test_compile_writes_the_folder(ampc: Any) -> None:
     assert [p.name for p in Path().iterdir()] == ["list_reduction.ampx"]
 
 
+def test_compile_prepares_the_kernels_of_a_run(ampc: Any) -> None:
+    done = ampc("compile", "list_reduction", "--target", "cpu-2", "--set", "hidden=4", "--kernels")
+    assert done.status == 0, done.err
+    assert done.err.startswith("kernels compiled in ")
+    refused = ampc("compile", "list_reduction", "--kernels", "--emit", "ir")
+    assert refused.status == 2 and "`--kernels` needs the whole compilation" in refused.err
+
+
 @pytest.mark.parametrize("verb", ["check", "compile"])
 def test_conditions_of_the_train_block_are_checked_in_their_place(ampc: Any, verb: str) -> None:
     Path("m.amp").write_text(UNTIL)

@@ -84,6 +84,7 @@ def compile_command(
     emit: Annotated[Emit | None, typer.Option("--emit", help="Print a stage and write nothing.")] = None,
     stop_after: Annotated[Stage | None, typer.Option("--stop-after", help="Compile no further than this stage; writes nothing.")] = None,
     dump_passes: Annotated[str | None, typer.Option(metavar="DIR", help="Write the graph after lowering and after each pass.")] = None,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Compile the kernels too: the first run then begins at once.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     """Compile a model: check it, build its dataflow graph, place it on devices, write a manifest."""
@@ -92,6 +93,8 @@ def compile_command(
     enough = {Emit.ast: "parse", Emit.ir: "passes"}.get(emit, "place") if emit is not None else "place"
     wanted = stop_after.value if stop_after is not None else enough
     _check_reach(emit, wanted)
+    if kernels and (emit is not None or wanted != "place"):
+        raise error("AMP903", "`--kernels` needs the whole compilation", help="leave `--emit` and `--stop-after` out", exit_code=2)
     done = compile_model(
         model, target=target, sets=sets, strategy=strategy, data=data, disable=disable, stop_after=wanted, at=at, split=split, replicas=replicas,
         profile=profile,
@@ -105,6 +108,8 @@ def compile_command(
         note(f"{done.source.name}: stopped after `{wanted}`, no mistakes")
         return
     folder = artefact.write(done, out, force=force)
+    if kernels:
+        _warm(done)
     print(_summary_json(done, folder) if as_json else printable(str(folder)) if OUTPUT.quiet else _summary(done, folder))
 
 
@@ -340,6 +345,16 @@ def _summary(done: Compilation, folder: Path) -> str:
         if (folder / name).exists():
             lines.append(f"  {what:9} {printable(str(folder / name))}")
     return "\n".join(lines)
+
+
+def _warm(done: Compilation) -> None:
+    """Compile the kernels of a run with the program's own settings into the cache, and say how long it took."""
+    from ampc.runtime import cache
+    from ampc.runtime.program import Program
+
+    assert done.manifest is not None
+    seconds = Program(done.manifest).compile_kernels()
+    note(f"kernels compiled in {seconds:.1f} s, kept in {printable(str(cache.folder()))}")
 
 
 def _memory(folder: Path) -> dict[str, Any]:
