@@ -92,7 +92,7 @@ TASKS = (
     Task("babi15_1000", "bAbI 15, all test questions, from 1,000 stories", recipe="babi15", options={"train": 1000}, epochs=40, folds=True, **BABI),
     Task("babi15_54", "bAbI 15 in graphs of 54 nodes, all questions", recipe="babi15_inflated", overrides={"names": 54}, epochs=100, **BABI),
     Task(
-        "qm9", "QM9, dipole moment to 0.46 D", "qm9_ggsnn", "qm9", "absolute_error", 0.46, 16, overrides={"copies": 2},
+        "qm9", "QM9, dipole moment to 0.46 D", "qm9_ggsnn", "qm9", "absolute_error", 0.46, 20, overrides={"copies": 2},
         alone={"min_update_frequency": 32}, unit="D", scale_key="dipole_std", checks=2,
     ),
 )  # fmt: skip
