@@ -51,6 +51,8 @@ def test_products(calls: dict[str, Any], ta: int, tb: int) -> None:
     """All sides of the limits at which a BLAS takes over: 16 columns, inner dimension 32, 16 rows of a gradient."""
     rng = np.random.default_rng(0)
     sizes = [(m, n, k) for m, n, k in itertools.product((1, 3, 4, 5, 9, 16, 17), (1, 5, 15, 16, 17), (1, 2, 7, 32, 33))]
+    # Of products by tiles of 8, 4, 2 and 1 rows by 48 and up to 16 columns, too.
+    sizes += [(m, n, k) for m, n, k in itertools.product((4, 13, 15, 64, 65), (16, 48, 100), (16, 40, 128))]
     for (m, n, k), beta, alpha in itertools.product(sizes, (0, 1), (1.0, -0.25)):
         x, y, z = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
         a = np.ascontiguousarray(x.T) if ta else x

@@ -6,12 +6,11 @@ there or to add.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 from ampc.codegen import families, forward
-from ampc.codegen.firing import KEEP_FROM, Firing, Keep, Shared
+from ampc.codegen.firing import Firing, Shared
 from ampc.codegen.forward import column_scale, constants
 from ampc.codegen.forward_layers import fold_cell
 from ampc.codegen.forward_rows import counters, group_members, nested_outer, row_index, segments
@@ -346,10 +345,9 @@ def _dropout(f: Backward, node: NPT, g: Buffer) -> None:
 
 
 def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
-    w, gb = f.parameter(node.layer, "w"), f.parameter(node.layer, "b", True)
+    w, gw, gb = f.parameter(node.layer, "w"), f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
     rows = f.space(g.space)
     start, summed = 0, gb == "-1"
-    parts: list[tuple[int, Buffer]] = []
     for port, ref in enumerate(concat.inputs):
         part, width = f.graph.by_id[ref[0]], f.kind(concat, port).cols
         fold = f.absorbed.get(part.id)
@@ -362,13 +360,9 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
             x = f.operand(concat, port)
             if f.wants(concat, port):
                 target, more = f.into(concat, port, g.space)
-                inner = f.graph.layer[node.layer].params[0].shape[0]
-                turned = f"{f.turn(node.layer, inner * g.cols)}, {start}, {inner}"
-                shape = f"{rows}, {width}, {g.cols}"
-                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {turned}, {shape}, {more})")
-            parts.append((start, x))
+                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {rows}, {width}, {g.cols}, {more})")
+            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {width}, {g.cols})")
         start += width
-    _add_products(f, node, parts, g)
     if not summed:
         f.text.line(f"add_row_sum(F, {gb}, {g.name}, {rows}, {g.cols})")
 
@@ -382,45 +376,15 @@ def _linear(f: Backward, node: PPT, g: Buffer) -> None:
     w = f.parameter(node.layer, "w")
     if f.wants(node, 0):
         target, more = f.into(node, 0, x.space)
-        turned = f"{f.turn(node.layer, x.cols * g.cols)}, 0, {x.cols}"
-        f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {turned}, {rows}, {x.cols}, {g.cols}, {more})")
+        f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {rows}, {x.cols}, {g.cols}, {more})")
     gw, gb = f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
     shape = f"{rows}, {x.cols}, {g.cols}"
     if f.shared.uses[node.layer] == 1:
         k = f.shared.layer_number[node.layer]
         f.text.line(f"rate = direct(I, D, w, n, {k}, {rows}, {x.cols * g.cols})")
-        with f.text.block("if rate > F0:"):
-            f.text.line(f"linear_descend(F, I, {f.gemm_words}, {w}, {gw}, {gb}, {x.name}, {g.name}, {shape}, rate)")
-        f.text.line("else:")
-        f.text.depth += 1
-    if gb != "-1":
-        f.text.line(f"add_row_sum(F, {gb}, {g.name}, {rows}, {g.cols})")
-    _add_products(f, node, [(0, x)], g)
-    if f.shared.uses[node.layer] == 1:
-        f.text.depth -= 1
-
-
-def _add_products(f: Backward, node: PPT, parts: list[tuple[int, Buffer]], g: Buffer) -> None:
-    """Add x' g to the gradient of the weights, for each part x of the input with its first column; few rows of large matrices are kept for later."""
-    gw, rows = f.parameter(node.layer, "w", True), f.space(g.space)
-    inner = sum(x.cols for _, x in parts)
-    together = all(z == a + x.cols for (a, x), (z, _) in itertools.pairwise(parts))
-    keeps = not f.shared.half and together and inner * g.cols >= KEEP_FROM
-    if keeps:
-        keep = f.shared.keeps.setdefault(node.id, Keep(node.id, node.layer, parts[0][0], inner, g.cols))
-        record = f.text.cell("keep", "keep", node.id)
-        f.text.line(f"kept = keep_rows(F, I, {f.gemm_words}, {record}, {rows})")
-        with f.text.block("if kept >= 0:"):
-            for start, x in parts:
-                to = f"at(I, {record}) + kept * {inner}"
-                f.text.line(f"put_columns(F, {to}, {inner}, {start - keep.start}, {x.name}, {x.cols}, 0, {rows}, {x.cols})")
-            f.text.line(f"copy(F, at(I, {record} + 1) + kept * {g.cols}, F, {g.name}, {rows} * {g.cols})")
-        f.text.line("else:")
-        f.text.depth += 1
-    for start, x in parts:
-        f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
-    if keeps:
-        f.text.depth -= 1
+        f.text.line(f"linear_descend(F, I, {f.gemm_words}, {w}, {gw}, {gb}, {x.name}, {g.name}, {shape}, rate)")
+    else:
+        f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {x.name}, {g.name}, {shape})")
 
 
 def _lookup(f: Backward, node: PPT, g: Buffer) -> None:

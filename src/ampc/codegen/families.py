@@ -114,8 +114,9 @@ def backward(f: Backward, node: PPT, g: Buffer) -> None:
         f.text.line(_member(n, k))
         xa, ga = f"{xs.name} + a * {n.x.cols}", f"{gs.name} + a * {g.cols}"
         if wanted:
-            w, turned = f.parameter(layer, "w"), f"{f.turn(layer, n.x.cols * g.cols)}, 0, {n.x.cols}"
-            f.text.line(f"linear_dx(F, I, {f.gemm_words}, {dxs.name} + a * {n.x.cols}, {ga}, {w}, {turned}, m, {n.x.cols}, {g.cols}, 0)")
+            f.text.line(
+                f"linear_dx(F, I, {f.gemm_words}, {dxs.name} + a * {n.x.cols}, {ga}, {f.parameter(layer, 'w')}, m, {n.x.cols}, {g.cols}, 0)"
+            )
         gw, gb = f.parameter(layer, "w", True), f.parameter(layer, "b", True)
         f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {xa}, {ga}, m, {n.x.cols}, {g.cols})")
     if wanted:

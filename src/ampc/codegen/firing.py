@@ -32,23 +32,6 @@ class Fold:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Keep:
-    """A Linear node that keeps rows for its gradient (see `layout.K`): columns `start` and on of what it reads."""
-
-    node: int
-    layer: str
-    start: int
-    inner: int
-    cols: int
-
-
-MOST_TURNED = 1 << 20
-"""Weights up to which a Linear keeps them transposed too."""
-KEEP_FROM = 1 << 17
-"""Parameters from which a Linear keeps rows: its gradient is then larger than a part of a core's cache that it may take."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Family:
     """What a `linear_by` node takes over: a gather whose result it alone reads, and a sum by index that alone reads its own."""
 
@@ -68,10 +51,6 @@ class Shared:
     """Storages that only backward reads."""
     folds: dict[tuple[str, str, int], Fold] = dataclasses.field(default_factory=dict)
     folding: bool = True
-    keeps: dict[int, Keep] = dataclasses.field(default_factory=dict)
-    turned: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Linear layers whose weights are also kept transposed -> how many they are."""
-    half: bool = False
 
     @cached_property
     def uses(self) -> Counter[str]:
@@ -289,13 +268,6 @@ class Firing:
                 break
             offset += math.prod(p.shape)
         return self.text.head(f"param{k}_{name}", f"{start} + {offset}")
-
-    def turn(self, layer: str, size: int) -> int:
-        """The number by which a product may ask for a layer's weights transposed; -1 if they are to be read as they lie."""
-        if not self.shared.folding or self.shared.half or size > MOST_TURNED:  # of other versions than the present one there is no such copy
-            return -1
-        self.shared.turned[layer] = size
-        return self.shared.layer_number[layer]
 
     # --------------------------------------------------------------------------------------------- operands
 

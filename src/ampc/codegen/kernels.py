@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from ampc.codegen import backward, forward
 from ampc.codegen.backward import Backward
-from ampc.codegen.firing import Firing, Fold, Keep, Shared
+from ampc.codegen.firing import Firing, Fold, Shared
 from ampc.codegen.forward_rows import group_members
 from ampc.codegen.layout import BIG, Cells, Key
 from ampc.codegen.plan import Plan, Port, Segment, make_plan
@@ -50,8 +50,6 @@ class Program:
     cells: dict[Key, int]
     storages: dict[Key, Type]
     folds: tuple[Fold, ...]
-    keeps: tuple[Keep, ...]
-    turned: dict[str, int]
 
 
 def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True, half: bool = False) -> Program:
@@ -61,7 +59,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     the text names the same kernels, and they are others.
     """
     plan = make_plan(graph, device_of)
-    shared = Shared(plan, Cells(len(plan.segments)), folding=folding, half=half)
+    shared = Shared(plan, Cells(len(plan.segments)), folding=folding)
     for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
         _scan(shared, segment)
     functions = []
@@ -75,9 +73,7 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     body = "\n".join(parts)
     header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body, half))
     storages = {key: _storage_type(plan.graph, key) for key in shared.cells.storages}
-    return Program(
-        header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()), tuple(shared.keeps.values()), dict(shared.turned)
-    )
+    return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
 
 
 NATIVE = "F0 F1 F2 FH at copy cos erf exp load log put save sigmoid sin softplus sqrt tanh unsigned".split()
@@ -88,10 +84,9 @@ KERNELS = {
         "huber_bwd known_labels known_values squared squared_bwd subtract subtract_product top_k"
     ).split(),
     "optimizer": "count_forward direct fold_backward fold_forward note_versions settle weights_at".split(),
-    "products": "keep_rows linear_dx".split(),
     "rows": (
         "add add_bias add_broadcast_sum add_columns add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear "
-        "linear_descend linear_dw linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns "
+        "linear_descend linear_dw linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns "
         "scatter_add softmax softmax_bwd store sum_columns sum_columns_bwd touch zero"
     ).split(),
     "segments": (

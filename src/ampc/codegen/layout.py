@@ -90,9 +90,6 @@ class H(IntEnum):
     FOLDS = auto()
     FOLD0 = auto()
     """I: FOLD words for each folded table, see `T`."""
-    KEEPS = auto()
-    KEEP0 = auto()
-    """I: KEEP words for each Linear that keeps rows for its gradient, see `K`."""
     SCHEDULE = auto()
     """0: most waiting rows first (backward counts double); 1: drawn by the step driver's random numbers."""
     RANDOM = auto()
@@ -236,14 +233,6 @@ class L(IntEnum):
     """Parameters, from the first on, that this firing has updated already (see `optimizer.direct`)."""
     HALF = 17
     """16-bit words of F: the parameters as bf16; 0: they are not kept so."""
-    TURNED = 18
-    """F: the weights of a Linear transposed, as the version that the next word tells had them (-1: none yet)."""
-    TURNED_VERSION = 19
-    TURNED_ROWS = 20
-    """Rows whose gradient went back through the weights in this version; then in the one before."""
-    TURNED_BEFORE = 21
-    TURNED_SEEN = 22
-    """The version that is meant with "this"."""
 
 
 class T(IntEnum):
@@ -272,24 +261,6 @@ class T(IntEnum):
     LINEAR_VERSION = 14
     DIRTY = 15
     """1: GRAD_PRODUCT holds gradients that have not been taken apart."""
-
-
-class K(IntEnum):
-    """Words of a Linear at KEEP0 + k * KEEP that keeps rows of its input and of its output's gradient, until they make a product worth its while.
-
-    The gradient of a large matrix is read and written to add what a few rows give: once for many firings costs no more than for one.
-    """
-
-    X = 0
-    """F: rows of the input; then those of the gradient."""
-    DY = 1
-    ROWS = 2
-    """Rows kept now."""
-    INNER = 3
-    COLS = 4
-    GRAD = 5
-    """F: the gradient that they are to be added to."""
-    LAYER = 6
 
 
 class G(IntEnum):
@@ -373,9 +344,6 @@ FIRING = 5
 SEG = 8
 LAYER = 24
 FOLD = 16
-KEEP = 8
-KEEP_ROWS = 256
-"""Most rows that a Linear keeps."""
 HYPER = 16
 STALENESS_BINS = 256
 CORRECTED = -1

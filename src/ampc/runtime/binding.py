@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.codegen.arena import DYNAMIC, parts, static_count, width
-from ampc.codegen.firing import Fold, Keep
+from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import (
-    FIRST_CELL, FLOATS, FOLD, HYPER, INDEX_BITS, KEEP, KEEP_ROWS, LAYER, LINE_BYTES, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, WORDS, G, H, K, L,
-    M, Q, R, S, T,
+    FIRST_CELL, FLOATS, FOLD, HYPER, INDEX_BITS, LAYER, LINE_BYTES, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, WORDS, G, H, L, M, Q, R, S, T,
 )  # fmt: skip
 from ampc.codegen.plan import layer_names
 from ampc.data.dataset import Dataset
@@ -46,7 +45,7 @@ ROWS = 1024
 class LayerMemory:
     """Where a layer lies in F: parameters, gradients and moments, each contiguous; `sparse` tables update touched rows only.
 
-    half: 16-bit word at which the parameters are as bf16, 0 if nowhere. turned: where the weights are transposed, 0 if nowhere.
+    half: 16-bit word at which the parameters are as bf16, 0 if nowhere.
     """
 
     name: str
@@ -61,7 +60,6 @@ class LayerMemory:
     cols: int
     stash: int = 0
     stash_depth: int = 0
-    turned: int = 0
     half: int = 0
 
 
@@ -78,7 +76,7 @@ class Binding:
 
     def __init__(
         self, program: Program, data: Dataset, options: EngineOptions, owner_of: dict[int, int], layers: dict[str, LayerMemory],
-        folds: list[tuple[Fold, int]], keeps: list[tuple[Keep, int]], persistent: int,
+        folds: list[tuple[Fold, int]], persistent: int,
     ) -> None:
         self.program = program
         self.plan = program.plan
@@ -88,7 +86,6 @@ class Binding:
         self.owner_of = owner_of
         self.layers = layers
         self.folds = folds
-        self.keeps = keeps
         self.extents = Extents(self.graph, data)
         self.cells: dict[int, int] = {}
         self.workers = options.workers
@@ -297,7 +294,6 @@ class Binding:
         pairs = 1 if self.virtual else self.workers * self.workers
         head[H.RING0] = table.room(pairs * RING)
         head[H.FOLD0] = table.room(max(1, len(self.folds)) * FOLD)
-        head[H.KEEP0] = table.room(max(1, len(self.keeps)) * KEEP)
         head[H.COHORT0] = table.room(2 * self.cohorts)
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
@@ -324,7 +320,7 @@ class Binding:
             H.WORKERS: self.workers, H.THREADS: min(self.workers, usable_cores()), H.SLOTS: self.slots, H.GROUP: self.group,
             H.COHORTS: self.cohorts,
             H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0, H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS,
-            H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds), H.KEEPS: len(self.keeps),
+            H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
         }  # fmt: skip
         for word, value in head.items():
             I[word] = value
@@ -367,7 +363,6 @@ class Binding:
             I[c + R.BUFFER], I[c + R.MASK] = buffer, ring - 1
         self._layer_records(I, head, histograms, marks)
         self._fold_records(I, head[H.FOLD0], numbers)
-        self._keep_records(I, head[H.KEEP0], numbers)
         self.histograms = histograms
         return I, self._doubles(I)
 
@@ -394,16 +389,7 @@ class Binding:
             I[record + L.STASH], I[record + L.STASH_DEPTH] = m.stash, m.stash_depth
             I[record + L.HISTOGRAM] = histograms[name]
             I[record + L.MARKS], I[record + L.COLS] = marks[name], m.cols
-            I[record + L.TURNED] = m.turned
             I[record + L.COUNTER] = self.layer_counter.get(name, -1)
-
-    def _keep_records(self, I: Ints, start: int, numbers: dict[str, int]) -> None:
-        for k, (keep, rows) in enumerate(self.keeps):
-            record, layer = start + k * KEEP, self.layers[keep.layer]
-            I[self.program.cells[("keep", keep.node)]] = record
-            I[record + K.X], I[record + K.DY] = rows, rows + _align(KEEP_ROWS * keep.inner) + 16
-            I[record + K.INNER], I[record + K.COLS], I[record + K.LAYER] = keep.inner, keep.cols, numbers[keep.layer]
-            I[record + K.GRAD] = layer.grad + layer.offsets["w"] + keep.start * keep.cols
 
     def _fold_records(self, I: Ints, start: int, numbers: dict[str, int]) -> None:
         for k, (fold, product) in enumerate(self.folds):

@@ -20,10 +20,9 @@ from pathlib import Path
 from ampc.diagnostics import error
 
 SOURCES = (
-    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/compiled.py", "runtime/native.py", "runtime/rows.py",
-    "runtime/products.py", "runtime/half.py", "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/room.py", "runtime/log.py",
-    "runtime/optimizer.py", "runtime/worker.py", "codegen/layout.py",
-    "simulate/core.py", "simulate/tables.py", "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
+    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/compiled.py", "runtime/native.py", "runtime/rows.py", "runtime/half.py",
+    "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/room.py", "runtime/log.py", "runtime/optimizer.py", "runtime/worker.py",
+    "codegen/layout.py", "simulate/core.py", "simulate/tables.py", "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
 )  # fmt: skip
 
 

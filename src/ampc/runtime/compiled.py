@@ -379,13 +379,6 @@ def by_tiles(ta, tb, m, n, k):  # type: ignore[no-untyped-def]
         return False
     return m * n <= SMALL and 16 <= k <= 2 * FEW_ROWS if ta == 1 else m >= 4 and (m <= FEW_ROWS or n * k <= SMALL)
 
-@njit(**KERNEL)
-def turned_pays(m, k, n):  # type: ignore[no-untyped-def]
-    """Whether dy [m, n] w', w [k, n], had better be made with a transposed w; the bounds are measured."""
-    if not tiles.WIDE and PROVIDER != "mkl":
-        return False
-    return m >= 4 and k >= lanes.LANES and (m <= FEW_ROWS or (OWN and n * k <= SMALL))
-
 @kernel(floats="alpha beta")
 def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
     """C = alpha op(A) op(B) + beta C, row-major, all in `F` at offsets a, b, c; op transposes where ta, tb are 1.

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ampc.codegen.firing import Fold, Keep
+from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import generate
-from ampc.codegen.layout import CORRECTED, FOLD, HYPER, KEEP, KEEP_ROWS, LAYER, STALENESS_BINS, H, K, L, P, Q, T
+from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
@@ -79,13 +79,6 @@ class Engine:
         for fold in self.program.folds:
             self._folds.append((fold, self._persistent))
             self._persistent += 2 * _room(fold.rows * fold.cols)
-        for name, size in self.program.turned.items():
-            self._layers[name] = dataclasses.replace(self._layers[name], turned=self._persistent)
-            self._persistent += _room(size)
-        self._keeps: list[tuple[Keep, int]] = []
-        for keep in self.program.keeps:
-            self._keeps.append((keep, self._persistent))
-            self._persistent += _room(KEEP_ROWS * keep.inner) + _room(KEEP_ROWS * keep.cols)
         if options.staleness != "plain":
             depth, room = (STASH_VERSIONS, STASH_VERSIONS) if options.staleness == "stash" else (CORRECTED, 2)
             for name, m in self._layers.items():
@@ -190,7 +183,7 @@ class Engine:
                 self._binding = known
                 return
         del self._bindings[:-1]  # keep one beside the new one: training and validation take turns
-        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._keeps, self._persistent)
+        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent)
         if binding.floats > self._F.size:
             grown = zeros(binding.floats, np.float32)
             grown[: self._persistent] = self._F[: self._persistent]
@@ -311,10 +304,9 @@ class Engine:
         I[H.IDLE] = b.cohorts
         b.clear_pools()
         D[: I[H.HYPER0]] = 0
-        folds = I[I[H.FOLD0] : I[H.FOLD0] + len(self._folds) * FOLD].reshape(-1, FOLD)
-        folds[:, [T.TABLE_VERSION, T.LINEAR_VERSION]] = -1
-        keeps = I[I[H.KEEP0] : I[H.KEEP0] + len(self._keeps) * KEEP].reshape(-1, KEEP)
-        keeps[:, K.ROWS] = 0
+        for k in range(len(self._folds)):
+            record = I[H.FOLD0] + k * FOLD
+            I[record + T.TABLE_VERSION] = I[record + T.LINEAR_VERSION] = -1
         queues = I[I[H.QUEUE0] : I[H.QUEUE0] + 2 * len(self.plan.segments) * QUEUE].reshape(-1, QUEUE)
         queues[:, Q.FIRED] = queues[:, Q.TAKEN] = 0
         for m in self._layers.values():
@@ -328,7 +320,6 @@ class Engine:
         hypers = D[I[H.HYPER0] : I[H.HYPER0] + count * HYPER].reshape(count, HYPER)
         values = [self.settings(name) for name in self.plan.layers]
         records[:, L.VERSION] = records[:, L.UPDATES] = 0
-        records[:, L.TURNED_VERSION] = -1
         records[:, L.STEP] = [self._steps[name] for name in self.plan.layers]
         records[:, L.OPTIMIZER] = [OPTIMIZERS.index(v["optimizer"]) for v in values]
         hypers[:] = 0

@@ -12,8 +12,7 @@ from numba import types
 
 from ampc.codegen.layout import G
 from ampc.runtime.native import F0, F1, at, gemm_half, kernel, put, put_half, put_halves
-from ampc.runtime.products import linear_dx
-from ampc.runtime.rows import add_row_sum, linear, linear_descend, linear_dw, linear_part, repeat_row
+from ampc.runtime.rows import add_row_sum, linear, linear_descend, linear_dw, linear_dx, linear_part, repeat_row
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -88,10 +87,10 @@ def multiply(F, I, args, y, x, w, m, k, n, more):
 
 
 @kernel()
-def linear_dx_half(F, I, args, dx, dy, w, layer, start, inner, m, k, n, more):
+def linear_dx_half(F, I, args, dx, dy, w, m, k, n, more):
     """dx = (dx if more) + dy @ w'. The rounded dy stays for the product that makes the gradient of w: it follows at once, with the same dy."""
     if worth(m, k, n) == 0:
-        linear_dx(F, I, args, dx, dy, w, layer, start, inner, m, k, n, more)
+        linear_dx(F, I, args, dx, dy, w, m, k, n, more)
         return
     g = at(I, args + RIGHT)
     to_half(F, g, dy, m * n)

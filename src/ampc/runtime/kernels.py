@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ampc.runtime import cache, half, losses, native, products, rows, segments
+from ampc.runtime import cache, half, losses, native, rows, segments
 
 
-LIBRARY = (half, losses, products, rows, segments)
+LIBRARY = (half, losses, rows, segments)
 """Modules whose kernels the text names; importing them makes them known."""
 
 

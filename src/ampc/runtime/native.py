@@ -17,14 +17,12 @@ from ampc.runtime.settings import ENTRY, F0, F1, F2, FH, JIT, KERNEL
 if TYPE_CHECKING or JIT:
     from ampc.runtime.compiled import (
         FIRE, KERNELS, PROVIDER, add_rows_to, add_to, at, copy, dispatch, ensure, exp, firing, flush_denormals, gemm, gemm_half, kernel, load,
-        load_acquire, now, pause, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times,
-        turned_pays, unsigned,
+        load_acquire, now, pause, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times, unsigned,
     )  # fmt: skip
 else:
     from ampc.runtime.plain import (
         FIRE, KERNELS, PROVIDER, add_rows_to, add_to, at, copy, dispatch, ensure, exp, firing, flush_denormals, gemm, gemm_half, kernel, load,
-        load_acquire, now, pause, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times,
-        turned_pays, unsigned,
+        load_acquire, now, pause, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times, unsigned,
     )  # fmt: skip
 
 @njit(**KERNEL)
@@ -92,5 +90,5 @@ __all__ = [
     "ENTRY", "F0", "F1", "F2", "FH", "FIRE", "JIT", "KERNEL", "KERNELS", "PROVIDER", "add_rows_to", "add_to", "at", "copy", "cos", "dispatch",
     "ensure", "erf", "exp", "firing", "flush_denormals", "gemm", "gemm_half", "kernel", "load", "load_acquire", "log", "maximum", "minimum", "now",
     "pause", "plus", "pointer", "power", "put", "put_half", "put_halves", "restore_denormals", "save", "set_to", "sigmoid", "signed", "sin",
-    "softplus", "sqrt", "store_release", "tanh", "times", "turned_pays", "unsigned",
+    "softplus", "sqrt", "store_release", "tanh", "times", "unsigned",
 ]  # fmt: skip

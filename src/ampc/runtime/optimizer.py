@@ -21,7 +21,6 @@ from ampc.codegen.layout import H, L, P, T
 from ampc.runtime.half import to_half
 from ampc.runtime.log import begin_firing, begin_update, end_firing, end_update
 from ampc.runtime.native import F0, F1, at, copy, gemm, kernel, put
-from ampc.runtime.products import release_kept
 from ampc.runtime.rows import add, add_row_sum, lookup, repeat_row, scatter_add, zero
 from ampc.runtime.tokens import COUNTERS, SLOT, SLOT0, counters
 
@@ -252,7 +251,6 @@ def update(F, I, D, layer, weight):
     if I[LOG0] > 0:
         begin_update(I, at(I, record + OWNER))
     unfold(F, I, layer)
-    release_kept(F, I, layer)
     depth = at(I, record + STASH_DEPTH)
     if depth != 0:
         size = at(I, record + SIZE)
@@ -389,7 +387,6 @@ def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
 def flush(F, I, D):
     """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds."""
     unfold(F, I, -1)
-    release_kept(F, I, -1)
     for layer in range(I[LAYERS]):
         weight = at(D, I[HYPER0] + layer * HYPER + WEIGHT)
         if weight > 0.0 and I[UPDATE] == 1:

@@ -104,9 +104,6 @@ def gemm_half(
     product = np.float32(alpha) * (x @ y)
     z[...] = product if beta == 0 else product + np.float32(beta) * z
 
-def turned_pays(m: int, k: int, n: int) -> bool:
-    return False
-
 def exp(x: Any) -> Any:
     return np.float32(x if x != x else 0.0 if x < -87.33 else math.exp(min(float(x), 88.37)))
 

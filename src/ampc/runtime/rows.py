@@ -281,6 +281,12 @@ def add_bias(F, y, b, m, n, more):
             copy(F, y + r * n, F, b, n)
 
 
+@kernel()
+def linear_dx(F, I, args, dx, dy, w, m, k, n, more):
+    if m > 0:
+        gemm(F, I, args, 0, 1, m, k, n, F1, dy, n, w, n, F1 if more else F0, dx, k)
+
+
 @kernel(floats="rate")
 def linear_descend(F, I, args, w, gw, gb, x, dy, m, k, n, rate):
     """Take the gradient's step of w at once, w -= rate * x' dy, or (rate 0) accumulate it; that of b is accumulated."""

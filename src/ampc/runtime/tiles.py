@@ -1,7 +1,7 @@
 """Matrix products by tiles that stay in registers, reading both factors where they lie.
 
-A BLAS copies its factors into an order of its own first, which pays for large matrices alone: where a firing has some dozens of rows and a layer
-some thousands of weights it may take as long as the product. 24 vectors of 16 sums are kept in registers here, so only processors with 32 such
+A BLAS copies its factors into an order of its own first. That pays for large products: with some dozens of rows it may take as long as the
+product itself. 24 vectors of 16 sums are kept in registers here, so only processors with 32 such
 registers take part.
 """
 
