@@ -208,13 +208,17 @@ def _grouped(statements: Sequence[Statement]) -> Iterator[Line | Move | Fused]:
                 yield from _fused(run)
                 run = []
             run.append(s)
-        elif isinstance(s, Move) and not s.out and run and run[0].depth == s.depth:
+        elif isinstance(s, Move) and not s.out and run and run[0].depth == s.depth and not _touch(run, s.buffer):
             yield s
         else:
             yield from _fused(run)
             run = []
             yield s
     yield from _fused(run)
+
+
+def _touch(run: list[Loop], buffer: Buffer) -> bool:
+    return any(b.name == buffer.name for loop in run for b, _ in loop.touched())
 
 
 def _fused(run: list[Loop]) -> Iterator[Fused]:
@@ -318,10 +322,10 @@ def _take_moves(grouped: list[Line | Move | Fused], uses: dict[str, list[int]]) 
         if not isinstance(g, Move) or g.pointer("") is None:
             continue
         name = g.buffer.name
-        others = [(p, x) for p in uses[name] for x in (grouped[p],) if isinstance(x, Fused) and x.loop.depth == g.depth]
+        others = [(p, x) for p in uses[name] for x in (grouped[p],) if p > k and isinstance(x, Fused) and x.loop.depth == g.depth]
         if g.out:
             taker = _last_writer(grouped, uses[name], k)
-            if taker is None or not _writes_all(taker.loop, g.buffer):
+            if taker is None or taker.loop.depth != g.depth or not _writes_all(taker.loop, g.buffer):
                 continue
             taker.writes.setdefault(name, []).append(g)
         else:
@@ -342,7 +346,7 @@ def _last_writer(grouped: Sequence[Line | Move | Fused], uses: Sequence[int], be
         g = grouped[p]
         if isinstance(g, Fused) and any(w for b, w in g.loop.touched() if b.name == name):
             return g
-        if isinstance(g, Line) and NAME.findall(g.text)[0] == name:
+        if (isinstance(g, Move) and not g.out) or (isinstance(g, Line) and NAME.findall(g.text)[0] == name):
             return None
     return None
 
