@@ -134,7 +134,7 @@ def draw(facts: dict[str, Any], path: Path) -> None:
         plot.plot([low, peak / rate], [low * rate, peak], color="#777777", linewidth=1, linestyle=style, label=said)
     for k, p in enumerate(points):
         colour, mark = COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)]
-        label = f"{p['name']}: {p['gflops']:.3g} GFLOP/s, {100 * p['gflops'] / peak:.2g} %"
+        label = f"{p['name']}: {p['gflops']:.3g} GFLOP/s, {100 * p['gflops'] / peak:.0f} %"
         plot.plot([p["flops_per_byte"]], [p["gflops"]], color=colour, marker=mark, markersize=8, linestyle="none", label=label)
     plot.set_xlabel("FLOP of matrix products a byte, by the cost model")
     plot.set_ylabel("GFLOP/s of matrix products on one core")

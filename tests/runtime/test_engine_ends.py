@@ -213,3 +213,11 @@ def test_the_watchdog_leaves_slow_work_alone(monkeypatch: pytest.MonkeyPatch) ->
     data = dataset(graph, random_rows(graph, 150, 1))
     for driver in DRIVERS:
         assert engine(graph, 2, driver=driver).run(data, np.arange(150), train=True).instances == 150
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 0], [-1], [3]])
+def test_a_pass_over_other_than_different_instances_is_refused(order: list[int]) -> None:
+    graph = small("list_reduction", False)
+    rows = random_rows(graph, 3, seed=1)
+    with pytest.raises(ValueError, match="different instances of the 3"):
+        engine(graph, driver="step", workers=1).run(dataset(graph, rows), np.array(order), train=True)

@@ -208,10 +208,13 @@ class Engine:
         is written down, and `trace` is then this pass's.
 
         A pass that updates ends by averaging the copies of replicated layers; `average_every` divides it into passes over so many instances.
-        Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine.
+        Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine; ValueError if `order` isn't
+        made of different instances of the data set: queues have room for that.
         """
         every = self.options.average_every if train and update and self._copies else 0
         order = np.asarray(order, np.int64)
+        if order.size and (order.min() < 0 or order.max() >= dataset.n or np.bincount(order).max() > 1):
+            raise ValueError(f"`order` has to name different instances of the {dataset.n} of the data set")
         if not 0 < every < len(order):
             result = self._pass(dataset, order, train, epoch, outputs, update, record, on_progress, stop)
             if train and update:
