@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
+from ampc.codegen.fuse import fuse
 from ampc.codegen.layout import Cells, Key
-from ampc.codegen.loops import Buffer, Load, Loop, Move, Space, Step, Store, Value, fuse, renamed, share
+from ampc.codegen.loops import Buffer, Load, Loop, Move, Space, Step, Store, Value, renamed
 from ampc.codegen.plan import Plan, Segment, is_direct, layer_names
 from ampc.codegen.routes import Join, Place, Routes
+from ampc.codegen.scratch import share
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Line, Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type

@@ -9,7 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampc.codegen.loops import Buffer, Load, Loop, Move, Statement, Store, Value, fuse, share
+from ampc.codegen.fuse import fuse
+from ampc.codegen.loops import Buffer, Load, Loop, Move, Statement, Store, Value
+from ampc.codegen.scratch import share
 from ampc.codegen.text import Line
 from ampc.runtime.plain import at, copy, load, put, save
 
