@@ -36,6 +36,16 @@ class Record:
     load_before: float
     finished: str
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs took so much of the only worker's core that the clock on the wall says little."""
+        return self.workers == 1 and self.cpu_share < 0.9
+
+    @property
+    def spent(self) -> float:
+        """Seconds until the target; of processor time, for a worker that was disturbed."""
+        return (self.seconds or 0.0) * (self.cpu_share if self.disturbed else 1.0)
+
 
 def load(path: Path = RUNS) -> list[Record]:
     """Return all runs, oldest first."""

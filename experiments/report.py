@@ -44,11 +44,13 @@ def _row(task: Task, mode: str, runs: list[Record], sync: list[Record]) -> list[
         mine, theirs = middle([of(r) for r in reached if r.seed in both]), middle([of(r) for r in sync if r.seed in both])
         return f"{mine / theirs:.2f}x" if mine is not None and theirs else ""
 
-    epochs, seconds = middle([r.epochs for r in reached]), middle([r.seconds or 0.0 for r in reached])
+    epochs, seconds = middle([r.epochs for r in reached]), middle([r.spent for r in reached])
+    disturbed = any(r.disturbed for r in runs)
     return [
         task.title, f"{task.target:g}{' ' + task.unit if task.unit else ''}", mode, f"{len(reached)} of {len(runs)}",
-        "-" if epochs is None else f"{epochs:.3g}", "-" if seconds is None else f"{seconds:.1f}", number(statistics.median(r.rate for r in runs)),
-        f"{statistics.mean(r.staleness for r in runs):.2f}", ratio(lambda r: r.epochs), ratio(lambda r: r.seconds),
+        "-" if epochs is None else f"{epochs:.3g}", "-" if seconds is None else f"{seconds:.1f}{' †' if disturbed else ''}",
+        "-" if disturbed else number(statistics.median(r.rate for r in runs)),
+        f"{statistics.mean(r.staleness for r in runs):.2f}", ratio(lambda r: r.epochs), ratio(lambda r: r.spent),
     ]  # fmt: skip
 
 
@@ -63,15 +65,17 @@ def plot(task: Task, records: Sequence[Record]) -> str | None:
     if not runs:
         return None
     plt.rcParams.update({"svg.hashsalt": task.name, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = plt.subplots(1, 2, figsize=(8, 2.8), sharey=True, layout="constrained")
+    timed = not any(r.disturbed for r in runs)
+    figure, axes = plt.subplots(1, 1 + timed, figsize=(4 + 4 * timed, 2.8), sharey=True, layout="constrained", squeeze=False)
+    axes = axes[0]
     labelled = set()
     for r in runs:
         values = [v for _, _, v in r.curve]
-        for axis, along in ((axes[0], [e for e, _, _ in r.curve]), (axes[1], [s for _, s, _ in r.curve])):
+        for axis, along in zip(axes, ([e for e, _, _ in r.curve], [s for _, s, _ in r.curve]), strict=False):
             label = r.mode if (axis is axes[0] and r.mode not in labelled) else None
             axis.plot(along, values, color=COLOURS[r.mode], alpha=0.7, linewidth=1.3, marker=".", markersize=4, label=label)
         labelled.add(r.mode)
-    for axis, what in zip(axes, ("epochs", "seconds of training and validation"), strict=True):
+    for axis, what in zip(axes, ("epochs", "seconds of training and validation"), strict=False):
         axis.axhline(task.target, color="#555555", linewidth=0.8, linestyle="--")
         axis.set_xlabel(what)
         axis.set_xlim(left=0)
@@ -99,6 +103,7 @@ def write(records: Sequence[Record]) -> None:
         "and reading. The last two columns divide the asynchronous median by the synchronous one, over seeds that reached the target both ways. "
         "Staleness: updates of a layer between an "
         f"instance's forward and its backward, mean of the layer where it is largest. {processor()}. Each run is a line of "
-        "[results/runs.jsonl](results/runs.jsonl), with its curve, its share of the processor and the load before it."
+        "[results/runs.jsonl](results/runs.jsonl), with its curve, its share of the processor and the load before it. †: one worker, beside "
+        "other programs; seconds are of its processor time."
     )
     put_part("experiments", "make experiments", f"## Experiments\n\n{words}\n\n{markdown_table(HEADS, body)}\n\n{pictures}")
