@@ -77,16 +77,14 @@ TASKS = (
     Task("mnist", "MNIST perceptron, 98 % of the test images", "mnist_mlp", "mnist", "accuracy", 0.98, 40, settings={"max_active_keys": 2}),
     Task("list_reduction", "List reduction, 97 %", **LISTS),
     Task(
-        "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2},
-        alone={"step.min_update_frequency": 50}, **LISTS,
+        "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, **LISTS,
     ),
     Task(
-        "list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4},
-        alone={"step.min_update_frequency": 25}, **LISTS,
+        "list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4}, **LISTS,
     ),
     Task(
         "sst", "Sentiment treebank, 80.7 % of all nodes of the dev trees", "sentiment_tree_lstm", "sst", "accuracy", 0.807, 12,
-        overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25, "embed.min_update_frequency": 50}, checks=8,
+        overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25}, checks=8,
     ),
     Task("babi15_50", "bAbI 15, all test questions, from 50 stories", recipe="babi15", options={"train": 50}, epochs=200, folds=True, **BABI),
     Task("babi15_1000", "bAbI 15, all test questions, from 1,000 stories", recipe="babi15", options={"train": 1000}, epochs=40, folds=True, **BABI),
