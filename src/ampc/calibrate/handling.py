@@ -37,6 +37,16 @@ _LOOP = "    loop t in token carry "
 _FEW = "        axis node, edge  # few\n        source, target: node[edge]\n        v: float[node, 8]\n"
 _WORDS = "        axis word\n        axis char[word]\n        letter: int[char] < 8\n"
 _GRAPH = "        axis node, edge\n        source, target: node[edge]\n        v: float[node, 8]\n"
+_ROUNDS = """
+    start = Linear(8, 8)
+    end = Linear(8, 1)
+    h = start(v)
+    loop t in range(4) carry h:
+        each e in edge:
+            s[target[e]] += h[source[e]]
+        h = tanh(s)
+    loss squared(end(sum(node, h)), x)
+"""
 
 PROGRAMS: dict[str, str] = {
     "narrow values": f"""{_HEAD}
@@ -119,26 +129,8 @@ PROGRAMS: dict[str, str] = {
         h = tanh(c)
     loss squared(end(h), x)
 """,
-    "edges": f"""{_HEAD}{_GRAPH}
-    start = Linear(8, 8)
-    end = Linear(8, 1)
-    h = start(v)
-    loop t in range(4) carry h:
-        each e in edge:
-            s[target[e]] += h[source[e]]
-        h = tanh(s)
-    loss squared(end(sum(node, h)), x)
-""",
-    "few edges": f"""{_HEAD}{_FEW}
-    start = Linear(8, 8)
-    end = Linear(8, 1)
-    h = start(v)
-    loop t in range(4) carry h:
-        each e in edge:
-            s[target[e]] += h[source[e]]
-        h = tanh(s)
-    loss squared(end(sum(node, h)), x)
-""",
+    "edges": f"""{_HEAD}{_GRAPH}{_ROUNDS}""",
+    "few edges": f"""{_HEAD}{_FEW}{_ROUNDS}""",
     "words": f"""{_HEAD}{_WORDS}
     start = Linear(1, 16)
     end = Linear(16, 1)

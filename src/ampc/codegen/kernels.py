@@ -85,7 +85,7 @@ KERNELS = {
     ).split(),
     "optimizer": "count_forward direct fold_backward fold_forward note_versions settle weights_at".split(),
     "rows": (
-        "add add_bias add_broadcast_sum add_columns add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear "
+        "add add_bias add_broadcast_sum add_row_sum argmax dot dot_bwd dropout fill fold layer_norm layer_norm_bwd linear "
         "linear_descend linear_dw linear_dx linear_part log_softmax log_softmax_bwd lookup max_columns max_columns_bwd one_hot put_columns "
         "scatter_add softmax softmax_bwd store sum_columns sum_columns_bwd touch zero"
     ).split(),

@@ -63,13 +63,6 @@ def put_columns(F, y, yc, start, x, xc, first, m, c):
 
 
 @kernel()
-def add_columns(F, y, yc, start, x, xc, first, m, c):
-    """y[:, start:start+c] += x[:, first:first+c]"""
-    for r in range(m):
-        add_to(F, y + r * yc + start, x + r * xc + first, c)
-
-
-@kernel()
 def add_broadcast_sum(F, y, yc, x, xc, m, more):
     """y = (y if more) + x summed to y's width (yc is 1 or xc)."""
     if yc == xc:
