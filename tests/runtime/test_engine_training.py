@@ -370,8 +370,11 @@ def test_grouped_passes_finish_and_keep_the_order_of_outputs(by_length: bool, mo
 def test_a_pass_over_part_of_the_data_and_over_none() -> None:
     graph, data = prepared("list_reduction", 10)
     e = engine(graph, 2, driver="step")
-    part = e.run(data, np.array([3, 3, 7]), train=True)
+    part = e.run(data, np.array([3, 9, 7]), train=True)
     assert part.instances == 3
+    for twice in ([3, 3, 7], [10], [-1]):
+        with pytest.raises(ValueError, match="different instances of the 10"):
+            e.run(data, np.array(twice), train=True)
     none = e.run(data, np.zeros(0, np.int64), train=True)
     assert none.instances == 0 and none.loss == 0.0 and none.metrics == {"accuracy": None} and set(none.updates.values()) == {0}
 
