@@ -44,10 +44,10 @@ def trees(data: str) -> tuple[list[Tree], int]:
     at = d.axes["node"]
     chosen = np.random.default_rng(0).permutation(d.n)[:TREES]
     words = next(f.below for f in program.graph.fields if f.name == "word")
-    return [_sorted(*(d.columns[f][at[i] : at[i + 1]] for f in ("word", "left", "right", "label"))) for i in chosen], words
+    return [by_height(*(d.columns[f][at[i] : at[i + 1]] for f in ("word", "left", "right", "label"))) for i in chosen], words
 
 
-def _sorted(word: Any, left: Any, right: Any, label: Any) -> Tree:
+def by_height(word: Any, left: Any, right: Any, label: Any) -> Tree:
     """Renumber the nodes by height, so that children come first whatever the file's order."""
     height = _heights(left, right)
     order = np.argsort(height, kind="stable")
@@ -68,7 +68,7 @@ def _heights(left: Any, right: Any) -> Any:
 
 
 def by_node(torch: Any, tree: Tree) -> tuple[Any, ...]:
-    """(words of the leaves, children of the inner nodes, labels): leaves first, as `_sorted` puts them."""
+    """(words of the leaves, children of the inner nodes, labels): leaves first, as `by_height` puts them."""
     word, left, right, label = tree
     leaves = int((left < 0).sum())
     return torch.tensor(word[:leaves]), list(zip(left[leaves:].tolist(), right[leaves:].tolist(), strict=True)), torch.tensor(label)

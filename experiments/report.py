@@ -54,6 +54,39 @@ def _row(task: Task, mode: str, runs: list[Record], sync: list[Record]) -> list[
     ]  # fmt: skip
 
 
+BESIDE_HEADS = ("task", "PyTorch: runs at target", "threads", "epochs", "seconds", "ampc: epochs", "seconds", "PyTorch's seconds to ampc's")
+
+BESIDE_WORDS = (
+    "PyTorch in its best form by hand (sequences in buckets of one length, trees level by level, graphs as one union; fused optimisers), from the "
+    "same initial weights, with the settings of the synchronous mode: its batches are as large as ampc's updates. They are made before the clock "
+    "starts, once for all epochs; ampc makes none. One thread or two, whichever was faster in a trial. Medians over seeds that reached the "
+    "target both ways; seconds of training and validation."
+)
+
+
+def beside(records: Sequence[Record]) -> list[list[str]]:
+    """A row for each task that PyTorch was trained on; ratios over the seeds that reached the target both ways."""
+    named, out = {t.name: t for t in TASKS}, []
+    for task in TASKS:
+        theirs = {r.seed: r for r in current(records, named[task.same_network or task.name], "torch")}
+        ours = {r.seed: r for r in current(records, task, "async")}
+        both = [s for s in theirs if theirs[s].reached and s in ours and ours[s].reached]
+        if not both:
+            continue
+
+        def of(runs: dict[int, Record], what: Any, seeds: Sequence[int] = both) -> float:
+            return statistics.median(what(runs[s]) for s in seeds)
+
+        mark = " †" if any(r.disturbed for s in both for r in (ours[s], theirs[s])) else ""
+        threads = "–".join(str(n) for n in sorted({theirs[s].workers for s in both}))
+        seconds = of(theirs, lambda r: r.spent), of(ours, lambda r: r.spent)
+        out.append([
+            task.title, f"{sum(r.reached for r in theirs.values())} of {len(theirs)}", threads, f"{of(theirs, lambda r: r.epochs):.3g}",
+            f"{seconds[0]:.3g}{mark}", f"{of(ours, lambda r: r.epochs):.3g}", f"{seconds[1]:.3g}{mark}", f"{seconds[0] / seconds[1]:.2f}x",
+        ])  # fmt: skip
+    return out
+
+
 def plot(task: Task, records: Sequence[Record]) -> str | None:
     """Draw a task's curves, against epochs and against time; return the file's name, None if there is nothing to draw."""
     import matplotlib
@@ -106,4 +139,8 @@ def write(records: Sequence[Record]) -> None:
         "[results/runs.jsonl](results/runs.jsonl), with its curve, its share of the processor and the load before it. †: one worker, beside "
         "other programs; seconds are of its processor time."
     )
-    put_part("experiments", "make experiments", f"## Experiments\n\n{words}\n\n{markdown_table(HEADS, body)}\n\n{pictures}")
+    text = f"## Experiments\n\n{words}\n\n{markdown_table(HEADS, body)}\n\n{pictures}"
+    if rivals := beside(records):
+        print(text_table(BESIDE_HEADS, rivals))
+        text += f"\n\n### Time to the target beside PyTorch\n\n{BESIDE_WORDS}\n\n{markdown_table(BESIDE_HEADS, rivals)}"
+    put_part("experiments", "make experiments", text)

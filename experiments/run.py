@@ -2,6 +2,7 @@
 
     python -m experiments.run [TASK ...] [--seeds 0 1 2]     what has been run with the same settings is not run again
     python -m experiments.run --report                       tables and plots alone
+    python -m experiments.run --modes torch                  PyTorch to the same targets, in an environment that has it
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Any
 
 from ampc.place import usable_cores
 from benchmarks.ours import NoData, graph_of
-from experiments import report
+from experiments import beside_torch, report
 from experiments.records import Record, append, load
-from experiments.tasks import MODES, TASKS, Task
+from experiments.tasks import MODES, RIVALS, TASKS, Task
 
 
 def say(text: str) -> None:
@@ -62,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("tasks", nargs="*", metavar="TASK", help=f"some of {', '.join(names)}; all by default")
     p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     p.add_argument("--workers", type=int, default=2, help="workers of each run")
-    p.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    p.add_argument("--modes", nargs="+", choices=(*MODES, *RIVALS), default=MODES)
     p.add_argument("--report", action="store_true", help="make the tables and plots of what has been run, and run nothing")
     a = p.parse_args(argv)
     unknown = [t for t in a.tasks if t not in names]
@@ -83,7 +84,8 @@ def side_by_side(task: Task, seed: int, a: argparse.Namespace) -> None:
     At the same time where there are cores enough, so that what disturbs one disturbs the other; else one after the other.
     """
     done = {r.fingerprint for r in load()}
-    modes = [m for m in task.modes if m in a.modes and task.fingerprint(m, seed) not in done]
+    of = (*task.modes, *(() if task.same_network else RIVALS))
+    modes = [m for m in of if m in a.modes and task.fingerprint(m, seed) not in done]
     try:
         task.data(seed)
     except NoData as missing:
@@ -103,7 +105,7 @@ def side_by_side(task: Task, seed: int, a: argparse.Namespace) -> None:
 
 
 def run(task: Task, mode: str, seed: int, workers: int) -> None:
-    record = train(task, mode, seed, workers)
+    record = beside_torch.train(task, seed, workers) if mode == "torch" else train(task, mode, seed, workers)
     append(record)
     say(f"{dataclasses.replace(record, curve=[], fingerprint='')}")
 

@@ -12,6 +12,8 @@ from typing import Any
 from benchmarks.ours import ROOT, data_folder
 
 MODES = ("async", "sync")
+RIVALS = ("torch",)
+"""Others that are trained to the same targets, where they are asked for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Task:
     """Validations an epoch."""
     unit: str = ""
     scale_key: str = ""
+    same_network: str = ""
+    """Name of the task that has this one's network, so that rivals train it once."""
 
     @property
     def falls(self) -> bool:
@@ -68,23 +72,30 @@ class Task:
         return json.dumps(what, sort_keys=True, default=dict)
 
 
+def of_layers(frequency: int, *layers: str) -> dict[str, Any]:
+    """Return the setting that lets each of `layers` update itself after `frequency` instances."""
+    return {"per_layer": {layer: {"min_update_frequency": frequency} for layer in layers}}
+
+
 LISTS: dict[str, Any] = {
     "model": "list_reduction", "recipe": "list_reduction", "metric": "accuracy", "target": 0.97, "epochs": 20, "settings": {"max_active_keys": 128},
 }  # fmt: skip
-BABI: dict[str, Any] = {"model": "babi15_ggsnn", "metric": "accuracy", "target": 1.0}
+BABI: dict[str, Any] = {"model": "babi15_ggsnn", "metric": "accuracy", "target": 1.0, "settings": {"max_active_keys": 10}}
 
 TASKS = (
     Task("mnist", "MNIST perceptron, 98 % of the test images", "mnist_mlp", "mnist", "accuracy", 0.98, 40, settings={"max_active_keys": 2}),
     Task("list_reduction", "List reduction, 97 %", **LISTS),
     Task(
-        "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, **LISTS,
+        "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, alone=of_layers(50, "embed", "step"),
+        same_network="list_reduction", **LISTS,
     ),
     Task(
-        "list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4}, **LISTS,
+        "list_reduction_4", "List reduction, four copies of the recurrent layer", overrides={"copies": 4}, alone=of_layers(25, "embed", "step"),
+        same_network="list_reduction", **LISTS,
     ),
     Task(
         "sst", "Sentiment treebank, 80.7 % of all nodes of the dev trees", "sentiment_tree_lstm", "sst", "accuracy", 0.807, 12,
-        overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25}, checks=8,
+        overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25, **of_layers(50, "embed")}, checks=8,
     ),
     Task("babi15_50", "bAbI 15, all test questions, from 50 stories", recipe="babi15", options={"train": 50}, epochs=200, folds=True, **BABI),
     Task("babi15_1000", "bAbI 15, all test questions, from 1,000 stories", recipe="babi15", options={"train": 1000}, epochs=40, folds=True, **BABI),
