@@ -1,8 +1,7 @@
-"""`ampc run` from flags to files and exit codes, on a small engine; wrong command lines with their messages; the public Python calls."""
+"""`ampc run` from flags to files and exit codes, on a small engine; wrong command lines with their messages."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import time
@@ -10,64 +9,18 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-import ampc.manifest
 from ampc.cli.errors import OUTPUT
-from ampc.cli.run import run
 from ampc.diagnostics import AmpError
-from ampc.manifest import Manifest
-from ampc.place import Statistics, load_target
-from ampc.place.assign import Placement
-from ampc.runtime.events import Epoch, Note, Phase, Progress
-from ampc.runtime.options import EngineOptions
-from ampc.runtime.program import Program, cores, program_hash, targets
-from ampc.runtime.progress import Display
-from runtime.fake import FakeEngine, Q
+from ampc.runtime.program import Program
+from runtime.fake import FakeEngine
+from runtime.small_run import MANIFEST, ampc_run, done, refused_run
 
-GRAPH = msgspec.structs.replace(
-    Q, train={"epochs": 2, "optimizer": "sgd", "learning_rate": 0.01, "min_update_frequency": 1}, parameters={"hidden": 3}
-)
-TARGET = load_target("cpu-1")
-MANIFEST = Manifest(GRAPH, Placement("balanced", ("core",), {n.id: 0 for n in Q.nodes}, instances_per_s=100.0), TARGET, Statistics(axes={}))
-
-APP = typer.Typer()
-APP.command()(run)
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A place of its own with data, and the small engine in place of the compiled one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ampc.manifest, "load", lambda path: MANIFEST)
-    monkeypatch.setattr(Program, "_real_engine", lambda self, o, p: FakeEngine(o, p))
-    Path("data").mkdir()
-    rows = [{"x": [1.0, float(i)], "y": float(i)} for i in range(6)]
-    for split in ("train", "valid"):
-        Path(f"data/{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-
-
-def ampc_run(*args: str) -> Result:
-    return CliRunner().invoke(APP, ["m.json", *args])
-
-
-def refused_run(*args: str) -> tuple[str, str, str | None]:
-    result = ampc_run(*args)
-    assert isinstance(result.exception, AmpError), result.output
-    d = result.exception.diagnostics[0]
-    return d.code, d.message, d.help
-
-
-def done(*args: str) -> Result:
-    result = ampc_run(*args)
-    assert result.exception is None, result.exception
-    return result
+pytestmark = pytest.mark.usefixtures("small_run")
 
 
 def test_train_writes_a_run_folder_and_prints_a_table() -> None:
@@ -357,212 +310,3 @@ def test_predictions_cant_go_to_a_form_that_isnt_known() -> None:
     done("--data", "data", "-o", "out")
     result = ampc_run("--infer", "--init", "out", "--data", "data", "-o", "p.csv")
     assert isinstance(result.exception, AmpError) and result.exception.diagnostics[0].code == "AMP718"
-
-
-# ------------------------------------------------------------------------------------------ from Python
-
-ROWS = [{"x": [1.0, float(i)], "y": float(i)} for i in range(6)]
-
-
-def test_python_calls_take_rows_tables_files_and_folders() -> None:
-    program = Program(MANIFEST)
-    summary = program.train(ROWS, ROWS, epochs=3, until="loss < 1e9")
-    assert summary.epochs == 1 and summary.run_folder is None and program.parameters is not None
-    w = float(program.parameters["w.w"][0, 0])
-    table = pa.Table.from_pylist(ROWS)
-    for data in (ROWS, table, "data/valid.jsonl", "data", Path("data")):
-        assert program.evaluate(data)["loss"] == pytest.approx(program.evaluate(ROWS)["loss"])
-    assert [float(a[0, 0]) for a in program.predict([{"x": [1.0]}, {"x": [2.0]}])["pred"]] == pytest.approx([w, 2 * w])
-    program.save_weights("w.safetensors")
-    again = Program(MANIFEST)
-    assert again.load_weights("w.safetensors") == [] and again.evaluate(ROWS) == program.evaluate(ROWS)
-    assert "q: 5 nodes, 1 layers, 1 parameters" in repr(program)
-
-
-def test_python_run_folder_and_resume() -> None:
-    Program(MANIFEST).train("data", run_folder="r", epochs=1)
-    program = Program(MANIFEST)
-    assert program.train("data", resume="r", epochs=3).epochs == 3
-    with pytest.raises(AmpError, match=r"AMP707"):
-        program.train("data", run_folder="r")
-    with pytest.raises(AmpError, match=r"AMP701.*`epoch`"):
-        program.train("data", epoch=1)
-    with pytest.raises(AmpError, match=r"AMP717.*no weights yet"):
-        Program(MANIFEST).save_weights("w.safetensors")
-
-
-def test_training_goes_on_from_the_weights_of_the_program() -> None:
-    program = Program(MANIFEST)
-    program.train(ROWS, epochs=1, shuffle=False)
-    program.train(ROWS, epochs=1, shuffle=False)
-    twice = Program(MANIFEST)
-    twice.train(ROWS, epochs=2, shuffle=False)
-    assert program.parameters is not None and twice.parameters is not None
-    assert program.parameters["w.w"] == pytest.approx(twice.parameters["w.w"], rel=1e-6)
-
-
-def test_program_hash_ignores_where_the_source_stands() -> None:
-    moved = msgspec.structs.replace(GRAPH, nodes=tuple(msgspec.structs.replace(n, origin=("other.amp:1:1",)) for n in GRAPH.nodes), train={})
-    assert program_hash(moved) == program_hash(GRAPH)
-    renamed = msgspec.structs.replace(GRAPH, layers=(msgspec.structs.replace(GRAPH.layers[0], name="v"),))
-    assert program_hash(renamed) != program_hash(GRAPH)
-
-
-def test_fields_that_only_losses_read_are_found() -> None:
-    assert targets(Q) == {"y"}
-
-
-def test_placement_follows_the_number_of_workers() -> None:
-    two = cores(TARGET, 2)
-    assert [d.name for d in two.devices] == ["core:0", "core:1"] and two.devices[0].kind == "cpu"
-    program = Program(MANIFEST)
-    assert program.placement(1) is MANIFEST.placement
-    assert program.options({"workers": 3}).workers == 3 and program.options().workers == 1
-    assert program.options({"driver": "step"}).workers == 1
-    assert isinstance(program.options().engine(), EngineOptions)
-
-
-def refused(call: Any, *args: Any, **how: Any) -> tuple[str, str, str | None]:
-    with pytest.raises(AmpError) as caught:
-        call(*args, **how)
-    d = caught.value.diagnostics[0]
-    return d.code, d.message, d.help
-
-
-def test_without_weights_nothing_is_predicted() -> None:
-    program = Program(MANIFEST)
-    remedy = "train it, or take over weights: `--init RUN_DIR`, in Python `program.load_weights(RUN_DIR)`"
-    for call in (program.predict, program.evaluate):
-        assert refused(call, ROWS) == ("AMP717", "the program has no weights yet", remedy)
-    two = msgspec.structs.replace(GRAPH, layers=(*GRAPH.layers, msgspec.structs.replace(GRAPH.layers[0], name="v")))
-    half = Program(msgspec.structs.replace(MANIFEST, graph=two))
-    half.parameters = {"v.w": np.zeros((1, 1), np.float32)}
-    assert refused(half.evaluate, ROWS) == ("AMP717", "the program has no weights yet for `w.w`", remedy)
-    program.train(ROWS, epochs=0)
-    assert program.evaluate(ROWS)["loss"] is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("init", "weights to begin with: `program.load_weights(...)` before the call, or `--init`"),
-        ("valid", "validation data: the argument `validation=`, or `--valid`"),
-        ("output", "where a run is written: the argument `run_folder=`, or `-o`"),
-        ("lr", "did you mean `learning_rate`?"),
-        ("epoch", "did you mean `epochs`?"),
-        ("frobnicate", "`ampc run MANIFEST --print-config` lists all settings"),
-    ],
-)
-def test_arguments_that_are_no_settings(name: str, remedy: str) -> None:
-    program = Program(MANIFEST)
-    for call in (program.train, program.predict):
-        assert refused(call, ROWS, **{name: 1}) == ("AMP701", f"unknown setting `{name}` (`{name}=`)", remedy)
-
-
-def test_a_folder_is_predicted_by_its_test_data_else_its_validation_data() -> None:
-    program = Program(MANIFEST)
-    program.train(ROWS, epochs=1)
-    assert len(program.predict("data")["pred"]) == 6
-    Path("data/test.jsonl").write_text('{"x": [1.0]}\n')
-    assert len(program.predict("data")["pred"]) == 1
-    assert len(program.predict("data", split="train")["pred"]) == 6
-    for split in ("test", "valid"):
-        Path(f"data/{split}.jsonl").unlink()
-    assert refused(program.predict, "data") == (
-        "AMP802", "`data` has neither test nor valid data: found `train.jsonl`", "name the file itself, or another split",
-    )  # fmt: skip
-
-
-def test_integer_outputs_are_int64() -> None:
-    from ampc.ir.nodes import NPT, Output, Region, Type
-    from ampc.runtime.predictions import with_integers
-
-    nodes = (NPT(id=0, op="argmax", outputs=(Type("", 1, True),)), Output(id=1, name="word", inputs=((0, 0),)))
-    graph = msgspec.structs.replace(Q, nodes=nodes, regions=(Region(0, "instance"),))
-    (word,) = with_integers(graph, {"word": [np.full((1, 1), 3, np.float32)]})["word"]
-    assert word.dtype == np.int64 and word.tolist() == [[3]]
-
-
-# ------------------------------------------------------------------------------------------ the display
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def show(display: Display) -> None:
-    with display:
-        display(Phase("train", 0, 2, 10))
-        for i in range(1, 11):
-            display(Progress(i, 10, 0.5 * i, 3, 0.1 * i, 1.5))
-        display(Note("row \x1b[31m left out"))
-        display(Epoch(1, 0.5, {"accuracy": None}, {"loss": 0.25}, {}, 0.1, 10, 0, 1.0, 0.5, 1.5, 10.0, {"w": 1}, {"w": 1.5}, True))
-
-
-def test_plain_display_is_one_line_an_epoch() -> None:
-    stream = io.StringIO()
-    show(Display(stream=stream))
-    assert stream.getvalue() == (
-        "note: row \\x1b[31m left out\n"
-        "epoch 1/2  loss 0.5     accuracy undefined  | valid  loss 0.25    |        10 instances/s    1.5 s  staleness 1.5  best\n"
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("term", ["dumb", ""])
-def test_terminal_that_cant_move_its_cursor_gets_plain_lines(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
-    monkeypatch.setenv("TERM", term)
-    stream = Terminal()
-    show(Display(stream=stream))
-    assert "\r" not in stream.getvalue() and "\x1b" not in stream.getvalue()
-
-
-def test_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    stream = Terminal()
-    show(Display(stream=stream))
-    assert "3 in flight" in stream.getvalue() and "10/10" in stream.getvalue() and "epoch 1/2  loss 0.5" in stream.getvalue()
-
-
-def test_quiet_shows_notes_only() -> None:
-    stream = io.StringIO()
-    show(Display(stream=stream, quiet=True))
-    assert stream.getvalue() == "note: row \\x1b[31m left out\n"
-
-
-def test_a_reader_that_has_gone_doesnt_stop_the_run() -> None:
-    class Closed(io.StringIO):
-        def write(self, _: str) -> int:
-            raise BrokenPipeError
-
-    show(Display(stream=Closed()))
-
-
-def test_predictions_of_every_shape() -> None:
-    from ampc.ir.nodes import NPT, Output, Region, Type
-    from ampc.runtime import predictions
-
-    shapes = [
-        ("one", Type("", 1), 0),
-        ("vector", Type("", 2), 0),
-        ("word", Type("", 1, True), 0),
-        ("rows", Type("token", 2), 0),
-        ("each", Type("", 1), 1),
-    ]
-    nodes: list[Any] = []
-    for i, (name, kind, region) in enumerate(shapes):
-        nodes += [NPT(id=2 * i, op="relu", outputs=(kind,)), Output(id=2 * i + 1, name=name, region=region, inputs=((2 * i, 0),))]
-    graph = msgspec.structs.replace(Q, nodes=tuple(nodes), regions=(Region(0, "instance"), Region(1, "each", 0, "token")))
-    outputs = {
-        "one": [np.ones((1, 1), np.float32)], "vector": [np.ones((1, 2), np.float32)], "word": [np.full((1, 1), 3, np.float32)],
-        "rows": [np.ones((3, 2), np.float32)], "each": [np.ones((1, 1), np.float32)],
-    }  # fmt: skip
-    unwritten = {name: [a[0][:0]] for name, a in outputs.items()}
-    predictions.write("u.parquet", graph, unwritten)
-    assert pq.read_table("u.parquet").to_pylist() == [{"one": None, "vector": None, "word": None, "rows": [], "each": []}]
-    expected = {"one": 1.0, "vector": [1.0, 1.0], "word": 3, "rows": [[1.0, 1.0]] * 3, "each": [1.0]}
-    for path in ("p.parquet", "p.jsonl"):
-        predictions.write(path, graph, outputs)
-    assert pq.read_table("p.parquet").to_pylist() == [expected]
-    assert json.loads(Path("p.jsonl").read_text()) == expected
