@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -192,6 +193,30 @@ def test_a_message_that_never_comes_is_reported(driver: str, workers: int, monke
     assert caught.value.exit_code == 3
     (found,) = caught.value.diagnostics
     assert found.code == "AMP741" and "in flight" in found.message
+    # The place of the node that waits, and the rows that it waits with.
+    segment = e.plan.segments[-1]
+    waits = rf"segment {segment.id} \({re.escape(segment.nodes[0].origin[0])}\): (1 state has got a part of its|2 states have got a part of their) messages"
+    assert re.fullmatch(waits, found.notes[0])
+    assert found.notes[1:] == ("in flight: row 0 of `data`, row 1 of `data`",)
+
+
+def test_time_in_which_the_process_itself_was_stopped_counts_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute between two looks, as after SIGSTOP and SIGCONT, is no minute without progress; looks that see nothing move are."""
+    graph = small("list_reduction")
+    e = engine(graph, driver="step")
+    e.bind(dataset(graph, random_rows(graph, 2, 1)))
+    assert e._binding is not None
+    clock = [100.0]
+    monkeypatch.setattr(watch_module.time, "perf_counter", lambda: clock[0])
+    watch = watch_module.Watch(e._binding, None, None, clock[0])
+    for seconds in (0.5, 60.0, 0.5):
+        clock[0] += seconds
+        watch.look()
+    assert e._binding.I[H.ERROR] == 0
+    for _ in range(60):
+        clock[0] += 0.5
+        watch.look()
+    assert e._binding.I[H.ERROR] == watch_module.STUCK
 
 
 def test_a_fault_of_the_engine_is_told_as_one() -> None:

@@ -185,9 +185,8 @@ CODES: dict[str, Explanation] = {
     ),
     "AMP741": Explanation(
         "a run that doesn't move",
-        "Nothing moved for a while although instances are in flight. The notes say which nodes wait for what, with source lines. A "
-        "valid model always ends, so please "
-        "report it.",
+        "Nothing moved for a while although instances are in flight. The notes say which nodes wait for what, with source lines, and "
+        "which rows of the data are in flight. A valid model always ends, so please report it.",
     ),
     "AMP790": Explanation(
         "the cache folder can't be used",

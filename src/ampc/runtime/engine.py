@@ -32,7 +32,8 @@ from ampc.runtime.events import Array, EpochResult, Progress, join_results, shif
 from ampc.runtime.half import rounded
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.recording import Recording
-from ampc.runtime.tokens import HEAD, QUEUE, TAIL
+from ampc.runtime.stuck import waiting
+from ampc.runtime.tokens import QUEUE
 from ampc.runtime.trace import Trace, join
 from ampc.runtime.watch import PROGRESS_S, STUCK, WATCHDOG_S, Watch
 
@@ -403,19 +404,9 @@ class Engine:
         if code == STUCK:
             raise error(
                 "AMP741", f"no progress for {WATCHDOG_S:.0f} s with {int(b.I[H.ADMITTED] - b.I[H.DONE])} instances in flight",
-                notes=tuple(self.waiting(b)), exit_code=3,
+                notes=waiting(self.plan, b), exit_code=3,
             )  # fmt: skip
         raise error("AMP799", f"internal fault {code} of the engine ({int(b.I[H.ERROR + 1])})", help="please report it, with the model", exit_code=70)
-
-    def waiting(self, b: Binding) -> list[str]:
-        """Say for each segment what waits there: the dump of a run that is stuck."""
-        lines = []
-        for s in self.plan.segments:
-            queued = [int(b.I[c + TAIL] - b.I[c + HEAD]) for q in (2 * s.id, 2 * s.id + 1) for c in [b.I[H.QUEUE0] + q * QUEUE]]
-            if any(queued):
-                where = next((n.origin[0] for n in s.nodes if n.origin), "")
-                lines.append(f"segment {s.id} ({where}): {queued[0]} forward and {queued[1]} backward tokens ready")
-        return lines
 
     def _result(self, b: Binding, O: Array, places: dict[int, tuple[int, int]], order: Array, seconds: float, train: bool) -> EpochResult:
         I, D = b.I, b.D

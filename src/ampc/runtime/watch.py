@@ -14,6 +14,8 @@ from ampc.runtime.events import Progress
 
 PROGRESS_S = 0.1
 WATCHDOG_S = 30.0
+LONGEST_LOOK_S = 2.0
+"""What the time between two looks counts for at most: a process that was stopped itself (SIGSTOP, a debugger) could not move meanwhile."""
 STUCK = 99
 """The fault that it sets where nothing moves."""
 
@@ -26,7 +28,8 @@ class Watch:
     ) -> None:
         self.b, self.on_progress, self.stop, self.began = b, on_progress, stop, began
         self.beats = -1
-        self.moved = self.shown = began
+        self.shown = self.looked = began
+        self.still_s = 0.0
 
     @property
     def wanted(self) -> bool:
@@ -41,9 +44,9 @@ class Watch:
             self.last()
         beat = b.I[H.WORK0] + 4 * b.I[H.CAP] + worker.BEAT
         beats = int(sum(b.I[beat + w * b.work_stride] for w in range(b.workers)))
-        if beats != self.beats:
-            self.beats, self.moved = beats, now
-        elif now - self.moved > WATCHDOG_S:
+        self.still_s = 0.0 if beats != self.beats else self.still_s + min(now - self.looked, LONGEST_LOOK_S)
+        self.beats, self.looked = beats, now
+        if self.still_s > WATCHDOG_S:
             b.I[H.ERROR] = STUCK
 
     def last(self) -> None:

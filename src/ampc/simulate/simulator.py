@@ -24,6 +24,7 @@ from ampc.runtime.binding import Binding
 from ampc.runtime.engine import Engine
 from ampc.runtime.events import Array, Progress
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.stuck import waiting
 from ampc.runtime.trace import Trace
 from ampc.runtime.watch import progress
 from ampc.simulate import core, driver, tables
@@ -107,7 +108,7 @@ class Simulator(Engine):
                 what = {driver.STALLED: "no event is left", driver.NO_ROUTE: "a message has no route"}[wrong]
                 raise error(
                     "AMP559", f"internal fault of the simulator: {what} with {int(b.I[H.ADMITTED] - b.I[H.DONE])} instances in flight",
-                    notes=tuple(self.waiting(b)), help="please report it, with the model and the target", exit_code=70,
+                    notes=waiting(self.plan, b), help="please report it, with the model and the target", exit_code=70,
                 )  # fmt: skip
             if stop is not None and stop():
                 b.I[H.HALT] = 1
