@@ -205,15 +205,33 @@ def test_compile_leaves_the_model_of_another_file_alone(ampc: Any) -> None:
 
 
 def test_spaces_and_letters_of_any_kind_in_paths(ampc: Any) -> None:
+    """S03: every verb, and the compiled folder still runs after it was moved."""
     folder = Path("my models/über #1")
     folder.mkdir(parents=True)
-    shutil.copy(ROOT / "models" / "list_reduction.amp", folder / "größe 2.amp")
-    assert ampc("compile", str(folder / "größe 2.amp"), "-o", str(folder / "out put")).status == 0
-    assert ampc("view", str(folder / "out put"), "-o", str(folder / "a b.svg")).status == 0
+    shutil.copy(ROOT / "tests" / "models_cases" / "q.amp", folder / "größe 2.amp")
+    (folder / "data 1").mkdir()
+    for split in ("train", "valid"):
+        (folder / "data 1" / f"{split}.jsonl").write_text('{"x": [1.0, 2.0], "y": 3}\n{"x": [], "y": 0}\n')
+    model, out, data, ran = (str(folder / name) for name in ("größe 2.amp", "out put", "data 1", "run 1"))
+
+    def works(*line: str) -> None:
+        done = ampc(*line)
+        assert done.status == 0, done.err
+
+    works("check", model)
+    works("compile", model, "-o", out, "--data", data)
+    works("view", out, "-o", str(folder / "a b.svg"))
+    works("place", model, "--target", "cpu-2")
+    works("run", out, "--data", data, "-o", ran, "--driver", "step", "--epochs", "1", "--trace")
+    works("run", out, "--resume", ran, "--epochs", "2")
+    works("trace", ran, "-o", str(folder / "trace 1.perfetto-trace"))
+    works("simulate", model, "--data", data, "--target", "cpu-2", "--cost-only")
     moved = Path("elsewhere")
-    shutil.move(folder / "out put", moved)
-    assert ampc("check", str(moved)).status == 0
+    shutil.move(out, moved)
+    works("check", str(moved))
     assert str(Path.cwd()) not in (moved / "manifest.json").read_text()
+    works("run", str(moved), "--infer", "--init", ran, "--data", data, "-o", str(folder / "p 1.jsonl"), "--driver", "step")
+    assert len((folder / "p 1.jsonl").read_text().splitlines()) == 2
 
 
 def test_json_output_is_one_object(ampc: Any) -> None:

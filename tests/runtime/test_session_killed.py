@@ -131,3 +131,61 @@ def test_a_signal_while_it_starts_leaves_no_traceback(place: Path, delay_s: floa
     process.send_signal(signal.SIGINT)
     assert finish(process)[0] == 130
     assert not (place / "r").exists() or (place / "r" / "config.toml").exists()
+
+
+def compiled_environment(cache: Path) -> dict[str, str]:
+    """Kernels are compiled, with nothing in the cache."""
+    kept = {k: v for k, v in os.environ.items() if k != "NUMBA_DISABLE_JIT"}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "AMPC_CACHE_DIR": str(cache)}
+
+
+def started(place: Path, cache: Path, *args: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "ampc", "run", "manifest.json", "--data", "train.jsonl", *SETTINGS, "--driver", "step", "--epochs", "2", *args]
+    return subprocess.Popen(command, cwd=place, env=compiled_environment(cache), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.long
+def test_runs_that_start_at_once_compile_into_one_cold_cache(place: Path) -> None:
+    """C06: four processes, all with the same numbers; what the cache then holds is sound and used."""
+    for attempt in range(3):
+        cache = place / f"cache {attempt}"
+        together = [started(place, cache, "-o", f"r{attempt}-{k}") for k in range(4)]
+        assert [finish(p)[0] for p in together] == [0] * 4
+        assert finish(started(place, cache, "-o", f"r{attempt}-then"))[0] == 0
+    weights = {load_file(f)["w.w"].tobytes() for f in place.glob("r*/weights.safetensors")}
+    assert len(weights) == 1 and len(list(place.glob("r*/weights.safetensors"))) == 15
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_kernels_are_compiled_leaves_a_sound_cache(place: Path, number: int) -> None:
+    """C04: no traceback, no half run; the next run compiles what is missing and gives the same numbers."""
+    cache = place / "cache"
+    for _ in range(3):
+        process = started(place, cache, "-o", "r")
+        while not list(cache.glob("*/*.lock")) and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(1.5)  # from the first lock on it compiles for several seconds
+        process.send_signal(number)
+        assert finish(process)[0] == 128 + number
+        assert not (place / "r" / "weights.safetensors").exists()
+    assert finish(started(place, cache, "-o", "whole"))[0] == 0
+    assert finish(start(place, "-o", "plain", "--driver", "step", "--epochs", "2"))[0] == 0
+    a, b = (load_file(place / name / "weights.safetensors")["w.w"] for name in ("whole", "plain"))
+    assert a == pytest.approx(b, rel=1e-5)
+
+
+def test_a_run_that_is_killed_has_no_processes_and_no_shared_memory_to_leave(place: Path) -> None:
+    """C02; and a process that was stopped goes on where it was."""
+    process = start(place, "-o", "r", "--workers", "2", "--epochs", "10000")
+    wait_for_checkpoint(process, place / "r")
+    process.send_signal(signal.SIGSTOP)
+    stopped = newest(place / "r")
+    process.send_signal(signal.SIGCONT)
+    wait_for_checkpoint(process, place / "r")
+    assert newest(place / "r") > stopped and process.poll() is None
+    itself = Path("/proc") / str(process.pid)
+    assert "".join(f.read_text() for f in itself.glob("task/*/children")) == "", "workers are threads"
+    assert "/dev/shm" not in (itself / "maps").read_text()
+    process.kill()
+    process.communicate()
