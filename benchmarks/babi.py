@@ -28,7 +28,7 @@ def folder() -> str:
     return str(data_folder("babi15", fold=1, train=1000))
 
 
-def union(torch: Any, d: Any, chosen: Any) -> tuple[Any, ...]:
+def union(torch: Any, d: Any, chosen: Any, names: int = NAMES) -> tuple[Any, ...]:
     """One graph of several instances: asked, cells (node, kind) that messages go to along and against the edges, their nodes, what is counted."""
     nodes, edges = d.axes["node"], d.axes["edge"]
     sizes = np.diff(nodes)[chosen]
@@ -42,7 +42,7 @@ def union(torch: Any, d: Any, chosen: Any) -> tuple[Any, ...]:
     kind, n = joined("kind", edges), int(sizes.sum())
     along, against = target * KINDS + kind, source * KINDS + kind
     counts = [np.bincount(c, minlength=n * KINDS).reshape(n, KINDS).astype(np.float32) for c in (along, against)]
-    place = np.repeat(np.arange(len(chosen)), sizes) * NAMES + joined("name", nodes)
+    place = np.repeat(np.arange(len(chosen)), sizes) * names + joined("name", nodes)
     arrays = (joined("asked", nodes).reshape(-1, 1), source, target, along, against, *counts, place, d.columns["answer"][chosen])
     return tuple(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)
 

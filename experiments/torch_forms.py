@@ -177,26 +177,24 @@ def dipoles(w: Weights, b: Batch, training: bool) -> Tensor:
 
 
 def stories(d: Any, chosen: Any) -> Batch:
-    return babi.union(torch, d, chosen)
+    columns = next(f.below for f in d.fields if f.name == "name")
+    return columns, *babi.union(torch, d, chosen, columns)
 
 
-def deductions(names: int) -> Callable[[Weights, Batch, bool], Tensor]:
-    def forward(w: Weights, b: Batch, training: bool) -> Tensor:
-        asked, source, target, along, against, n_along, n_against, place, answer = b
-        sides = [(source, along, *by_kind(w, "along", babi.KINDS), n_along), (target, against, *by_kind(w, "against", babi.KINDS), n_against)]
-        h = F.pad(asked, (0, babi.HIDDEN - 1))
-        for _ in range(babi.ROUNDS):
-            h = gru(w, h, *(messages(h, read, cell, matrix, count @ bias) for read, cell, matrix, bias, count in sides))
-        scores = linear(w, "score", torch.tanh(linear(w, "inner", torch.cat([h, asked], 1)))).squeeze(1)
-        return asked.new_zeros(len(answer) * names).index_add(0, place, scores).view(len(answer), names)
-
-    return forward
+def deductions(w: Weights, b: Batch, training: bool) -> Tensor:
+    columns, asked, source, target, along, against, n_along, n_against, place, answer = b
+    sides = [(source, along, *by_kind(w, "along", babi.KINDS), n_along), (target, against, *by_kind(w, "against", babi.KINDS), n_against)]
+    h = F.pad(asked, (0, babi.HIDDEN - 1))
+    for _ in range(babi.ROUNDS):
+        h = gru(w, h, *(messages(h, read, cell, matrix, count @ bias) for read, cell, matrix, bias, count in sides))
+    scores = linear(w, "score", torch.tanh(linear(w, "inner", torch.cat([h, asked], 1)))).squeeze(1)
+    return asked.new_zeros(len(answer) * columns).index_add(0, place, scores).view(len(answer), columns)
 
 
 FORMS = {
     "mnist_mlp": Form(images, perceptron, entropy, hits),
     "list_reduction": Form(lists, recurrent, entropy, hits, alike=lengths),
     "sentiment_tree_lstm": Form(trees, tree_cell, entropy, hits, sparse=("embed.table",)),
-    "babi15_ggsnn": Form(stories, deductions(babi.NAMES), entropy, hits),
+    "babi15_ggsnn": Form(stories, deductions, entropy, hits),
     "qm9_ggsnn": Form(molecules, dipoles, huber, absolute),
 }  # fmt: skip
