@@ -29,7 +29,7 @@ def train(task: Task, seed: int, workers: int) -> Record:
 
     data = task.data(seed)
     scale = task.scale(data)
-    program = graph_of(task.model, **task.overrides)
+    program = graph_of(task.model, **{k: v for k, v in task.overrides.items() if k != "copies"})
     o = program.options({"epochs": task.epochs, "until": task.until(data), "seed": seed, "mode": "sync", **task.settings})
     form = FORMS[task.model]
     d, v = program.read(data, "train"), program.read(data, "valid")
