@@ -94,6 +94,10 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "tree_without_branches": (TREE, "w = Linear(3, 2)\nvisit n in node after left[n], right[n] carry h:\n    h = tanh(w(x[n]) + h[left[n]] - 0.5 * h[right[n]])\nr = sum(node, h)\nloss squared(sum(r), y)"),
     "tree_from_the_root": (TREE, "w = Linear(5, 2)\nvisit n in node after right[n] carry h:\n    branch right[n]:\n        none: h = x[n][0:2]\n        else: h = tanh(w([x[n], h[right[n]]]))\n    merge h\nloss squared(sum(sum(node, h)), y)"),
+    "choices_by_what_a_child_ended_with": (
+        TREE, "w = Linear(3, 3) for i in 3\nvisit n in node after left[n], right[n] carry h:\n    branch argmax(h[left[n]]) as i:\n        s = w[i](x[n])\n    merge s\n    branch argmax(h[right[n]]):\n"
+        "        1, 2: s = s + 0.5\n        else: s = s - x[n]\n    merge s\n    h = tanh(s)\nloss squared(sum(sum(node, h)), y)",
+    ),
     "children": (TREE, "w = Linear(3, 2)\nvisit n in node after kid[n] carry h:\n    h = tanh(w(x[n]) + sum(child, h[kid] * g) + max(child, h[kid]))\n    loss squared(sum(h), t[n])"),
     "attention_over_children": (
         TREE, "w = Linear(3, 2)\ns = Linear(5, 1)\nvisit n in node after kid[n] carry h:\n    v = w(x[n])\n    h = tanh(v + sum(child, softmax(child, s([x[n], h[kid]])) * h[kid]))\n    loss squared(sum(h), t[n])",
@@ -215,7 +219,8 @@ def random_instance(graph: Graph, rng: np.random.Generator, number: int = 0, mos
             lengths[a.name] = int(rng.integers(0, most + 1))
         else:
             counts = rng.integers(0, 3, lengths[a.parent])
-            counts[:1] = 0
+            # The first element has none before it to name; the last has none behind it.
+            counts[-1 if any(f.name == "up" and f.axis == a.name for f in graph.fields) else 0 :][:1] = 0
             starts[a.name] = np.concatenate([[0], np.cumsum(counts)])
             lengths[a.name] = int(counts.sum())
     after = {name for region in graph.regions for name in region.after}
@@ -226,7 +231,10 @@ def random_instance(graph: Graph, rng: np.random.Generator, number: int = 0, mos
             values = rng.normal(size=(n, f.columns))
         elif f.name in after:
             owner = np.arange(n) if f.axis == f.of else np.repeat(np.arange(lengths[f.of]), np.diff(starts[f.axis]))
+            if f.name == "up":  # which leads to elements behind
+                owner = lengths[f.of] - 1 - owner
             values = np.array([rng.integers(0, o) if o else -1 for o in owner], np.int64).reshape(n)
+            values = np.where(values >= 0, lengths[f.of] - 1 - values, -1) if f.name == "up" else values
         else:
             high = {"flag": 2, "int": f.below or 5, "index": lengths.get(f.of, 0)}[f.kind]
             values = rng.integers(0, high, n) if high else np.full(n, -1)

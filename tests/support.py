@@ -81,18 +81,20 @@ def _row(graph: Graph, rng: np.random.Generator, longest: int) -> dict[str, Any]
     children: dict[str, list[int]] = {}
     for a in graph.axes:
         if a.parent:
-            kids_of = [f for f in graph.fields if f.axis == a.name and f.name in ordered]
-            children[a.name] = [int(rng.integers(0, (min(3, p) if kids_of else 3) + 1)) for p in range(lengths[a.parent])]
+            named = [f for f in graph.fields if f.axis == a.name and f.name in ordered]
+            most = [min([3, *(len(_room(f, lengths, p)) for f in named)]) for p in range(lengths[a.parent])]
+            children[a.name] = [int(rng.integers(0, n + 1)) for n in most]
             lengths[a.name] = sum(children[a.name])
     row: dict[str, Any] = {}
     for f in graph.fields:
         if not f.axis:
-            row[f.name] = _value(f, rng, lengths, None)
+            row[f.name] = _value(f, rng, _room(f, lengths, None))
         elif _parent(graph, f.axis):
             parent = f.axis
-            row[f.name] = [[_value(f, rng, lengths, p if f.name in ordered else None) for _ in range(k)] for p, k in enumerate(children[parent])]
+            room = [_room(f, lengths, p if f.name in ordered else None) for p in range(len(children[parent]))]
+            row[f.name] = [[_value(f, rng, among) for _ in range(k)] for among, k in zip(room, children[parent], strict=True)]
         else:
-            row[f.name] = [_value(f, rng, lengths, e if f.name in ordered else None) for e in range(lengths[f.axis])]
+            row[f.name] = [_value(f, rng, _room(f, lengths, e if f.name in ordered else None)) for e in range(lengths[f.axis])]
     _pair(graph, row)
     return row
 
@@ -112,7 +114,16 @@ def _parent(graph: Graph, axis: str) -> str:
     return next(a.parent for a in graph.axes if a.name == axis)
 
 
-def _value(f: FieldDecl, rng: np.random.Generator, lengths: dict[str, int], below: int | None) -> Any:
+def _room(f: FieldDecl, lengths: dict[str, int], element: int | None) -> range:
+    """Return what an index field may name; where a visit waits for it, elements before the one that names them (`up`: behind)."""
+    if f.kind != "index":
+        return range(0)
+    if element is None:
+        return range(lengths[f.of])
+    return range(element + 1, lengths[f.of]) if f.name == "up" else range(min(element, lengths[f.of]))
+
+
+def _value(f: FieldDecl, rng: np.random.Generator, room: range) -> Any:
     if f.optional and rng.random() < 0.3:
         return None
     match f.kind:
@@ -124,10 +135,9 @@ def _value(f: FieldDecl, rng: np.random.Generator, lengths: dict[str, int], belo
         case "int":
             return int(rng.integers(f.below or 5))
         case "index":
-            room = lengths[f.of] if below is None else min(below, lengths[f.of])
-            if room == 0:
+            if not room:
                 return None if f.optional else 0
-            return int(rng.integers(room))
+            return room[int(rng.integers(len(room)))]
     raise AssertionError(f.kind)
 
 

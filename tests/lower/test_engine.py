@@ -1,18 +1,19 @@
-"""Every small program and some random ones, as lowered and after all passes: the engine gives what the interpreter gives."""
+"""Every small program, as lowered and after all passes: the engine gives what the interpreter gives. Kernels run as plain Python."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+import pytest
+from differential import compare
+from programs import BODIES, dataset_of, lowered, random_instances, text
+
+from ampc.passes import run_passes
 
 
-def test_the_engine_gives_what_the_interpreter_gives() -> None:
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(ROOT / "tests")])
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-m", "tests.lower.engine_programs"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == ""
+@pytest.mark.parametrize(("number", "name"), list(enumerate(BODIES)), ids=list(BODIES))
+def test_the_engine_gives_what_the_interpreter_gives(number: int, name: str) -> None:
+    graph = lowered(text(name))
+    run: dict[str, Any] = {"driver": "step", "workers": number % 3 + 1, "max_active_keys": (1, 4, 64)[number % 3]}
+    for form in (graph, run_passes(graph)):
+        assert compare(form, dataset_of(form, random_instances(form, 5, number)), [run], seed=number) is None

@@ -351,6 +351,11 @@ FIRST_CELL = 160
 BIG = 1 << 40
 """What a message of fixed number adds to an arrival counter; a Group's elements add 1, and its expectation BIG less their number."""
 
+ENOUGH = 64
+"""Rows from which on a matrix product runs at nearly its full rate."""
+FULL, FIRST = 1 << 40, 1 << 50
+"""Added to a queue's weight when the next is chosen: full backward firings before all others, admission and retirement before these."""
+
 SLOT_BITS = 20
 INDEX_BITS = 28
 """A token is queue << 48 | slot << 28 | index."""

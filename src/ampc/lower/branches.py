@@ -16,7 +16,7 @@ from ampc.lower import expressions, statements
 from ampc.lower.context import Frame, Lowering, Stop, at
 from ampc.lower.emit import fill, npt
 from ampc.lower.scope import ArmScope, Fork
-from ampc.lower.values import Binding, Const, FieldValue, Value, shape, unknown
+from ampc.lower.values import UNKNOWN, Binding, Const, FieldValue, Value, shape, unknown
 
 MOST_ARMS = 1000
 NONE = -1
@@ -131,8 +131,13 @@ def _choice(low: Lowering, frame: Frame, s: ast.Branch, selector: object) -> Cho
         or not _computes(low, value)
     ):
         value = npt(low, frame.scope, "gate", [value, value], s.selector.span)
-    values = (0, 1) if boolean else None if count is None else tuple(range(count))
+    values = (0, 1) if boolean else None if count is None else _named(s) if count == UNKNOWN else tuple(range(count))
     return Choice("the computed integer", None, value, values, boolean, False)
+
+
+def _named(s: ast.Branch) -> tuple[int, ...]:
+    """Return the values that the arms name: what stands for all of them while the shapes of a visit are still being found."""
+    return (0,) if s.variable is not None else tuple(v for arm in s.arms if isinstance(arm.key, tuple) for v in arm.key)
 
 
 def _computes(low: Lowering, value: Value) -> bool:

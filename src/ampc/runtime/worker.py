@@ -6,13 +6,15 @@ generated code; nothing here knows of models.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numba import njit, types
 
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
-from ampc.codegen.layout import G, H, L, P, Q, S
-from ampc.runtime import log, optimizer, tokens
+from ampc.codegen.layout import ENOUGH, FIRST, FULL, G, H, L, P, Q, S
+from ampc.runtime import log, optimizer, plain_queues, tokens
 from ampc.runtime.native import (
     ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times,
     unsigned,
@@ -40,10 +42,6 @@ ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, STASH_DEPTH, WEIGHT, FREQUENCY = L.OWNER.value, L.STASH_DEPTH.value, P.WEIGHT.value, P.FREQUENCY.value
 LAYER, HYPER = _LAYER, _HYPER
 FLUSH = 1 << 30
-ENOUGH = 64
-"""Rows from which on a matrix product runs at nearly its full rate."""
-FULL, FIRST = 1 << 40, 1 << 50
-"""Added to a queue's weight: full backward firings before all others, admission and retirement before these."""
 BEAT = G.BEAT.value
 
 
@@ -250,6 +248,9 @@ def choose_any(I, w):
     return -1
 
 
+next_queue, any_queue = (choose, choose_any) if JIT else (plain_queues.choose, functools.partial(plain_queues.choose_any, random))
+
+
 @njit(**KERNEL)
 def until_update(I, D, q, n):
     """How many of the next n backward tokens may fire before one of the segment's layers has to update itself."""
@@ -326,7 +327,7 @@ def turn(fire, F, I, D, XF, XI, O, w):
     did = poll(F, I, D, w) if I[WORKERS] > 1 else 0
     if at(I, I[SEG0] + OWNER) == w:
         did += admit(F, I, D, w)
-    q = choose_any(I, w) if I[SCHEDULE] == 1 else choose(I, w)
+    q = any_queue(I, w) if I[SCHEDULE] == 1 else next_queue(I, w)
     if q >= 0:
         if I[LOG0] > 0:
             begin_firing(I, w, q, at(I, I[QUEUE0] + q * QUEUE + TAIL) - at(I, I[QUEUE0] + q * QUEUE + HEAD))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numba import njit
 
+from ampc.codegen.layout import ENOUGH, FIRST, FULL
 from ampc.simulate.core import EXACT
-from ampc.simulate.cost_tables import ENOUGH, FIRST, FULL
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"

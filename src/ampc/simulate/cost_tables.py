@@ -11,9 +11,6 @@ from ampc.simulate.core import Floats, Integers
 
 Shorts = npt.NDArray[np.int32]
 
-ENOUGH = 64
-FULL, FIRST = 1 << 40, 1 << 50
-"""As in `worker`: rows that fill a firing, and what is added to the weight of full backward firings and of admission."""
 BINS = 64
 """Entries of a staleness histogram; the last one counts all that is older."""
 

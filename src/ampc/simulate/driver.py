@@ -13,14 +13,14 @@ import numpy as np
 from numba import njit, typeof, types
 
 from ampc.codegen.layout import LAYER as _LAYER
-from ampc.codegen.layout import H, L
+from ampc.codegen.layout import ENOUGH, FIRST, FULL, H, L
 from ampc.runtime import optimizer, tokens
 from ampc.runtime.native import ENTRY, FIRE, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
 from ampc.runtime.tokens import (
     CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL,
     WORK0, arrive,
 )  # fmt: skip
-from ampc.runtime.worker import ADMITTED, ENOUGH, FIRST, FULL, GROUP, LAYER0, ROWS, STOP, admit, order, retire, take
+from ampc.runtime.worker import ADMITTED, GROUP, LAYER0, ROWS, STOP, admit, order, retire, take
 from ampc.simulate import core, tables
 from ampc.simulate.core import EXACT, arrived, jitter, pop, push, release, route, send, uniform
 from ampc.simulate.tables import (
