@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, number, options, span, wanted
-from benchmarks.ours import CACHE, ROOT, NoData, Ours, providers
+from benchmarks.ours import CACHE, ROOT, Ours, providers
 from benchmarks.report import Table, commit, publish
-from benchmarks.tasks import TASKS
+from benchmarks.tasks import with_data
 
 WORKS = {
     "train": ("training", (1, 2)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "pass": ("a pass each", (1,)),
@@ -50,12 +50,7 @@ def checked_out(base: str) -> Iterator[tuple[str, Path]]:
 def contenders(works: list[str], source: Path) -> list[Contender]:
     """Return for each task and kind of work the base and this commit, one behind the other."""
     made = []
-    for t in TASKS:
-        try:
-            data = t.folder()
-        except NoData as missing:
-            print(f"\n{t.name} is left out: {missing}", flush=True)
-            continue
+    for t, data in with_data():
         for work in works:
             for n in WORKS[work][1]:
                 settings = {**t.settings, "told": False, "model": t.model, "data": data, "workers": n, "blas": providers()[0], "work": work}

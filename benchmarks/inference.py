@@ -12,21 +12,15 @@ import sys
 from collections.abc import Callable
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import NoData, Ours, ours, providers
+from benchmarks.ours import Ours, ours, providers
 from benchmarks.report import Goal, Table, publish
-from benchmarks.tasks import TASKS, Task
+from benchmarks.tasks import TASKS, Task, with_data
 
 
 
 def _each(made: Callable[[Task, str], list[Contender]]) -> list[Contender]:
     """Return the contenders of all tasks whose data is here."""
-    out = []
-    for task in TASKS:
-        try:
-            out += made(task, task.folder())
-        except NoData as missing:
-            print(f"\n{task.name} is left out: {missing}", flush=True)
-    return out
+    return [c for task, data in with_data() for c in made(task, data)]
 
 
 def _throughput(task: Task, data: str) -> list[Contender]:

@@ -9,9 +9,9 @@ import sys
 from typing import Any
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import NoData, Ours, providers
+from benchmarks.ours import Ours, providers
 from benchmarks.report import Goal, Table, publish
-from benchmarks.tasks import TASKS
+from benchmarks.tasks import TASKS, with_data
 
 TIMES = 8
 """So many times as many in flight as in training: the difference then stands out from what processes differ by anyway (a megabyte or so)."""
@@ -22,12 +22,7 @@ LEAST = 8e6
 
 def contenders() -> list[Contender]:
     made = []
-    for t in TASKS:
-        try:
-            data = t.folder()
-        except NoData as missing:
-            print(f"\n{t.name} is left out: {missing}", flush=True)
-            continue
+    for t, data in with_data():
         for k in (1, TIMES * t.settings["max_active_keys"]):
             arguments: dict[str, Any] = {**t.settings, "model": t.model, "data": data, "workers": 1, "blas": providers()[0], "told": True}
             made.append(Contender(f"{t.name}, {k} in flight", Ours, {**arguments, "max_active_keys": k}))

@@ -6,11 +6,12 @@ A part about training has more contenders of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import babi, ggsnn, list_reduction, mnist, tree_lstm
 from benchmarks.harness import Contender
+from benchmarks.ours import NoData
 from benchmarks.torch_side import words
 
 
@@ -56,4 +57,16 @@ TASKS = (
     Task("bAbI 15", "instances/s", babi.MODEL, babi.folder, babi.SETTINGS, babi.rival, {"batch": 100}, {"batch": 1}),
 )  # fmt: skip
 
-__all__ = ["TASKS", "Task"]
+
+def with_data() -> Iterator[tuple[Task, str]]:
+    """Yield each task whose data is here, with the folder; say which are left out."""
+    for task in TASKS:
+        try:
+            folder = task.folder()
+        except NoData as missing:
+            print(f"\n{task.name} is left out: {missing}", flush=True)
+            continue
+        yield task, folder
+
+
+__all__ = ["TASKS", "Task", "with_data"]
