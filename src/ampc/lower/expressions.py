@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
 from ampc.ir.nodes import Coord, FieldRef
-from ampc.lower import calls, indices
+from ampc.lower import calls, element_rows, indices
 from ampc.lower.constants import ConstantError, binary, bounded, unary
 from ampc.lower.context import Frame, Lowering, Stop, at
 from ampc.lower.emit import concat, fill, npt, read
@@ -141,8 +141,8 @@ def name(low: Lowering, frame: Frame, e: ast.Name) -> Result:
 def _current(low: Lowering, frame: Frame, found: Value, span: Span) -> Value:
     """Return a named value in this scope; inside `sum(child, ...)` one over `child` means the row of the current child."""
     if frame.implicit is not None and found.type.rows == frame.implicit.axis and not unknown(found.type):
-        return frame.scope.bring(indices.row(low, frame, found, indices.current(frame), span))
-    return indices.here(low, frame, found, span)
+        return frame.scope.bring(element_rows.row(low, frame, found, indices.current(frame), span))
+    return element_rows.here(low, frame, found, span)
 
 
 def field(low: Lowering, frame: Frame, e: ast.Name) -> FieldValue:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ampc.diagnostics import Span
 from ampc.frontend import ast
-from ampc.lower import expressions, indices
+from ampc.lower import element_rows, expressions
 from ampc.lower.context import Frame, Implicit, Lowering, at
 from ampc.lower.emit import npt
 from ampc.lower.values import Collected, Value, shape, unknown
@@ -58,7 +58,7 @@ def _children(low: Lowering, frame: Frame, axis: str, body: ast.Expr) -> Frame |
     where the body also reads rows that the element has for its children, where it goes from child to child, and in an arm of a computed
     branch, of which the children don't know.
     """
-    opened = indices.parent_of(low, frame.scope, axis)
+    opened = element_rows.parent_of(low, frame.scope, axis)
     if opened is None or frame.scope.region != opened.region:
         return None
     assert opened.outer is not None
@@ -67,9 +67,9 @@ def _children(low: Lowering, frame: Frame, axis: str, body: ast.Expr) -> Frame |
     if not any(_from_outside(frame, name, outside) for name in found) or any(_own_rows(frame, name, outside) for name in found):
         return None
     arms = frame.scope.chain()[: frame.scope.chain().index(opened)]
-    if any(low.fields[name].of == axis for name in found if name in low.fields) or not all(indices.tells(arm) for arm in arms):
+    if any(low.fields[name].of == axis for name in found if name in low.fields) or not all(element_rows.tells(arm) for arm in arms):
         return None
-    scope = indices.child_scope(low, frame.scope, opened, axis)
+    scope = element_rows.child_scope(low, frame.scope, opened, axis)
     return Frame(scope, frame, Implicit(axis, scope, frame))
 
 
@@ -120,5 +120,5 @@ def reduced(low: Lowering, outside: Frame, inner: Frame, x: Value, how: str, spa
         raise low.fail(
             "AMP269", f"`{how}({inner.implicit.axis}, ...)` needs a single row for each child, got {shape(x.type)}", span, also=[at(x, shape(x.type))]
         )
-    rows = indices.stacked(low, outside.scope, inner.implicit.axis, x, span)
+    rows = element_rows.stacked(low, outside.scope, inner.implicit.axis, x, span)
     return npt(low, outside.scope, "reduce_rows", [rows], span, attrs={"reduce": how})
