@@ -17,6 +17,8 @@ from ampc.lower.emit import npt, read
 from ampc.lower.scope import ChildScope, RegionScope, Scope, localized
 from ampc.lower.values import UNKNOWN, Carry, Collected, Element, FieldValue, Result, Turn, Value, Whole, shape, unknown
 
+
+
 def current(frame: Frame) -> Element:
     """Return the element that `sum(child, ...)` is at."""
     assert frame.implicit is not None
