@@ -100,12 +100,12 @@ def toml(value: Any) -> str:
 def test_targets(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "targets" / f"{name}.toml").read_bytes()
     rng, path = random.Random(name), Path("t.toml")
-    for _ in range(30):
+    for _ in range(15):
         path.write_bytes(damaged(text, rng))
         told(capsys, "check", "t.toml")
     good = tomllib.loads(text.decode())
     for at in places(good):
-        for new in (..., *rng.sample(WRONG, 3)):
+        for new in (..., rng.choice(WRONG)):
             path.write_text("\n".join(f"{json.dumps(k)} = {toml(v)}" for k, v in changed(good, at, new).items()), encoding="utf-8")
             told(capsys, "check", "t.toml")
 
@@ -115,7 +115,7 @@ def test_targets_that_are_taken_can_be_placed_on(capsys: pytest.CaptureFixture[s
     Path("d.jsonl").write_text("".join(json.dumps(r) + "\n" for r in random_rows(small("list_reduction"), 4, seed=1)), encoding="utf-8")
     good = tomllib.loads((ROOT / "targets" / "fpga_mesh_4x4.toml").read_text(encoding="utf-8"))
     rng, path = random.Random(5), Path("t.toml")
-    for at in places(good):
+    for at in rng.sample(list(places(good)), 12):
         new = rng.choice((1, 3, 1e-9, 1e12, 2.5))
         path.write_text("\n".join(f"{json.dumps(k)} = {toml(v)}" for k, v in changed(good, at, new).items()), encoding="utf-8")
         told(capsys, "simulate", MODEL, "--set", "hidden=4", "--target", "t.toml", "--data", "d.jsonl", "--cost-only", "--json")
