@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 import pytest
 
@@ -38,15 +40,29 @@ HARD = ("child_sum_tree_lstm", "typed_steps", "mixture_of_experts")
 MODELS = [pytest.param(name, marks=pytest.mark.long) if name in HARD else name for name in bundled_models()]
 
 
-@pytest.mark.parametrize("target", ["cpu-1", "cpu-2", "fpga_1tflops"])
-@pytest.mark.parametrize("strategy", ["balanced", "round_robin"])
-@pytest.mark.parametrize("name", MODELS)
-def test_every_node_has_a_device_and_a_layer_has_one(name: str, strategy: str, target: str) -> None:
+@functools.cache
+def compiled(name: str) -> Graph:
     graph = compiler.compile_source(read_source(name), stop_after="passes").graph
     assert graph is not None
-    hardware = load_target(target)
-    hardware = shrunk(hardware, 1 << 40)
-    p = place(graph, hardware, strategy)
+    return graph
+
+
+@functools.cache
+def roomy(target: str) -> Target:
+    return shrunk(load_target(target), 1 << 40)
+
+
+@functools.cache
+def placed(name: str, target: str, strategy: str) -> Placement:
+    return place(compiled(name), roomy(target), strategy)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "target"), [("balanced", "cpu-1"), ("balanced", "cpu-2"), ("balanced", "fpga_1tflops"), ("round_robin", "cpu-2"), ("round_robin", "fpga_1tflops")]
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_node_has_a_device_and_a_layer_has_one(name: str, strategy: str, target: str) -> None:
+    graph, hardware, p = compiled(name), roomy(target), placed(name, target, strategy)
     assert set(p.device_of) == {n.id for n in graph.nodes}
     assert all(0 <= d < len(hardware.devices) for d in p.device_of.values())
     assert all(len(devices) == 1 for devices in device_of_layers(graph, p).values())
@@ -60,19 +76,17 @@ def test_every_node_has_a_device_and_a_layer_has_one(name: str, strategy: str, t
         assert p.crossing_messages == 0
 
 
-HARDWARE = ("cpu-4", "cpu-8", "fpga_1tflops", "fpga_tiny_memory")
+HARDWARE = ("cpu-4", pytest.param("cpu-8", marks=pytest.mark.long), "fpga_1tflops", "fpga_tiny_memory")
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
 @pytest.mark.parametrize("name", MODELS)
 def test_balanced_is_not_slower_than_dealing_and_not_worse_than_one_device(name: str, hardware: str) -> None:
-    graph = compiler.compile_source(read_source(name), stop_after="passes").graph
-    assert graph is not None
-    target = shrunk(load_target(hardware), 1 << 40)
-    best = place(graph, target, "balanced")
-    assert best.instances_per_s >= place(graph, target, "round_robin").instances_per_s * (1 - 1e-5)
+    graph, target = compiled(name), roomy(hardware)
+    best, dealt = placed(name, hardware, "balanced"), placed(name, hardware, "round_robin")
+    assert best.instances_per_s >= dealt.instances_per_s * (1 - 1e-5)
     problem = Problem(graph, target, estimate(graph, guess(graph)), fine=True)
-    dealt_s = 1 / place(graph, target, "round_robin").instances_per_s
+    dealt_s = 1 / dealt.instances_per_s
     together = Loads(problem, [0] * len(problem.units))
     if together.busiest_s() <= dealt_s:
         chosen = Loads(problem, [best.device_of[u.nodes[0]] for u in problem.units])
