@@ -46,10 +46,11 @@ class Writer:
     columns: int
     score: str
     """A layer from a row to one column."""
-    deepest = 3
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        self.deepest = rng.choice((1, 2, 2, 3))
+        """Blocks within each other; most programs are small, so that many can be tried."""
         self.lines: list[str] = []
         self.names = 0
 
@@ -94,7 +95,7 @@ class Writer:
 
     def program(self) -> str:
         p = self.start()
-        for _ in range(self.rng.randint(2, 4)):
+        for _ in range(self.rng.randint(2, 4 if self.deepest < 3 else 3)):
             self.statement(p, 1)
         self.end(p)
         return self.head + "\n".join(self.lines) + "\n"

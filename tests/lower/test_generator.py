@@ -27,7 +27,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("world", FEATURES)
 def test_programs_have_all_that_the_language_has(world: str) -> None:
-    texts = [generate(random.Random(seed), world).removeprefix(WORLDS[world].head) for seed in range(150)]
+    texts = [generate(random.Random(seed), world).removeprefix(WORLDS[world].head) for seed in range(400)]
     rare = {f: n for f in FEATURES[world] if (n := sum(bool(re.search(f, t)) for t in texts)) < 3}
     assert rare == {}
     nested = max(len(line) - len(line.lstrip()) for t in texts for line in t.splitlines()) // 4
