@@ -160,6 +160,11 @@ def spread(graph: Graph, workers: int, seed: int = 0, loose: bool = True) -> Pla
     return Placement("test", tuple(str(w) for w in range(workers)), device_of)
 
 
+def shared(graph: Graph) -> Placement:
+    """The placement on two workers that compiled tests share: a text that two of them run is compiled once."""
+    return spread(graph, 2, seed=7, loose=False)
+
+
 def engine(graph: Graph, workers: int = 1, seed: int = 0, placement: Placement | None = None, **options: Any) -> Engine:
     placement = placement or spread(graph, workers, seed)
     return Engine(graph, placement, options=EngineOptions(workers=workers, seed=seed, **options), parameters=initial_parameters(graph, seed))

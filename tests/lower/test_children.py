@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from differential import compare
 from programs import BODIES, KINDS, lowered, program, text
-from support import random_rows, spread
+from support import random_rows, shared
 
 from ampc.diagnostics import AmpError
 from ampc.frontend import parse
@@ -39,8 +39,7 @@ def test_any_schedule_gives_what_the_interpreter_gives(name: str, passes: bool) 
 @pytest.mark.parametrize("name", ORDERED)
 def test_compiled_kernels_give_what_the_interpreter_gives(name: str) -> None:
     graph = run_passes(lowered(text(name)))
-    placement = spread(graph, 2, seed=1, loose=False)
-    runs = [{**run, "workers": 2, "placement": placement} for run in RUNS]
+    runs = [{**run, "workers": 2, "placement": shared(graph)} for run in RUNS]
     assert compare(graph, random_rows(graph, 20, seed=1, longest=6), runs, seed=1) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from copies import families, for_copies, summed, with_copies
 from differential import difference, executed, interpreted, parameters
 from programs import BODIES, dataset_of, lowered, random_instances, text
-from support import MODELS, dataset, engine, graph_of, random_rows, small
+from support import MODELS, dataset, engine, graph_of, random_rows, shared, small
 
 from ampc.diagnostics import AmpError
 from ampc.ir.copies import plain_name
@@ -28,13 +28,15 @@ def list_reduction(copies: int, hidden: int = 6) -> Any:
     return graph_of((MODELS / "list_reduction.amp").read_text(encoding="utf-8"), copies=copies, hidden=hidden)
 
 
-def assert_same_as_one_layer(graph: Any, data: Any) -> None:
+def assert_same_as_one_layer(graph: Any, data: Any, one_text: bool = False) -> None:
+    """`one_text`: the same placement in all runs, so that kernels are compiled once."""
     given = parameters(graph, 3)
     want = interpreted(graph, data, given)
     made = with_copies(graph, families(graph), 3)
     for k, run in enumerate(RUNS):
         options = dict(run)
-        e = engine(made, options.pop("workers"), k, **options)
+        workers = options.pop("workers")
+        e = engine(made, max(workers, 2) if one_text else workers, k, placement=shared(made) if one_text else None, **options)
         e.set_parameters(for_copies(made, given))
         got = executed(e, data, np.random.default_rng(k).permutation(data.n))
         got.gradients = summed(got.gradients)
@@ -60,7 +62,7 @@ def test_bundled_models_with_all_layers_copied(name: str) -> None:
 @pytest.mark.compiled
 def test_compiled_kernels_deal_to_copies() -> None:
     graph = list_reduction(1)
-    assert_same_as_one_layer(graph, dataset(graph, random_rows(graph, 9, seed=1)))
+    assert_same_as_one_layer(graph, dataset(graph, random_rows(graph, 9, seed=1)), one_text=True)
 
 
 def equal_copies(values: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import compare, difference, executed, interpreted, parameters
-from support import dataset, engine, graph_of, random_rows, small
+from support import dataset, engine, graph_of, random_rows, shared, small
 
 
 @pytest.mark.parametrize("driver", ["step", "threads"])
@@ -39,7 +39,7 @@ def test_a_long_sequence_among_short_ones() -> None:
 def test_very_long_sequences_and_wide_axes_compiled() -> None:
     graph = small("list_reduction")
     params = {k: 0.4 * v for k, v in parameters(graph, 2).items()}
-    e = engine(graph, 2, driver="threads", max_active_keys=64)
+    e = engine(graph, 2, placement=shared(graph), driver="threads", max_active_keys=64)
     e.set_parameters(dict(params))
     data = dataset(graph, long_rows(4000))
     assert difference(executed(e, data), interpreted(graph, data, params))[0] < 1e-3

@@ -12,14 +12,14 @@ from ampc.codegen.layout import H
 from ampc.codegen.plan import segment_names
 from ampc.ir.graph import Graph
 from ampc.runtime.trace import Trace, join
-from support import dataset, engine, random_rows, small
+from support import dataset, engine, random_rows, shared, small
 
 MODELS = ["list_reduction", "qm9_ggsnn", "sentiment_tree_lstm", "seq2seq"]
 
 
 def recorded(name: str, n: int = 24, workers: int = 3, **options: Any) -> tuple[Graph, Any, Trace]:
     graph = small(name)
-    e = engine(graph, workers, min_update_frequency=4, max_active_keys=8, **options)
+    e = engine(graph, workers, **{"min_update_frequency": 4, "max_active_keys": 8, **options})
     data = dataset(graph, random_rows(graph, n, 1))
     result = e.run(data, np.arange(n), train=True, record=True)
     assert e.trace is not None
@@ -129,7 +129,7 @@ def test_an_inference_is_recorded_too() -> None:
 @pytest.mark.compiled
 @pytest.mark.parametrize("driver", ["threads", "step"])
 def test_compiled_workers_write_the_same(driver: str) -> None:
-    _, (e, result), t = recorded("list_reduction", n=200, driver=driver)
+    _, (e, result), t = recorded("list_reduction", n=200, driver=driver, workers=2, placement=shared(small("list_reduction")))
     assert t.problems() == [] and t.dropped == 0
     firings, tokens, _ = t.by_queue()
     assert [(int(f), int(n)) for f, n in zip(firings[:-1], tokens[:-1])] == [(f, n) for _, f, n in e.firings()]
