@@ -127,7 +127,7 @@ shapes = st.tuples(st.sampled_from(["chain", "tree"]), st.integers(1, 9), st.int
     shape=shapes, topology=st.sampled_from(["full", "ring", "star", "shared"]), n=st.integers(0, 12), in_flight=st.integers(1, 6), take=st.integers(1, 5),
     mode=st.sampled_from(["async", "sync", "filled"]), batch=st.integers(1, 5), jitter=st.sampled_from([0.0, 0.5]), failures=st.sampled_from([0.0, 0.2]),
 )  # fmt: skip
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_nothing_is_lost_and_nothing_happens_before_its_time(
     shape: Any, topology: Any, n: int, in_flight: int, take: int, mode: Any, batch: int, jitter: float, failures: float
 ) -> None:

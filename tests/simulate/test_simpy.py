@@ -34,7 +34,7 @@ def compare(form: Any, nodes: int, devices: int, topology: Any, instances: int, 
     form=st.sampled_from(["chain", "tree"]), nodes=st.integers(1, 8), devices=st.integers(1, 5), topology=st.sampled_from(["full", "ring", "star"]),
     instances=st.integers(1, 10), in_flight=st.integers(1, 6), seed=st.integers(0, 1 << 20),
 )  # fmt: skip
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_the_makespan_is_that_of_a_model_in_simpy(
     form: Any, nodes: int, devices: int, topology: Any, instances: int, in_flight: int, seed: int
 ) -> None:
