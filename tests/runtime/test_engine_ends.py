@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import numpy as np
@@ -186,10 +185,8 @@ def test_a_message_that_never_comes_is_reported(driver: str, workers: int, monke
     last = table[H.SEG0] + (len(e.plan.segments) - 1) * SEG
     table[last + S.NEED] += 1  # a segment that waits for one message more than anybody sends
     table[last + S.COUNTED] = 1
-    began = time.perf_counter()
     with pytest.raises(AmpError) as caught:
         e.run(data, np.arange(4), train=True)
-    assert time.perf_counter() - began < 10
     assert caught.value.exit_code == 3
     (found,) = caught.value.diagnostics
     assert found.code == "AMP741" and "in flight" in found.message
