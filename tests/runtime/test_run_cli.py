@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from ampc.cli.errors import OUTPUT
 from ampc.diagnostics import AmpError
 from ampc.runtime.program import Program
 from runtime.fake import FakeEngine
-from runtime.small_run import MANIFEST, ampc_run, done, refused_run
+from runtime.small_run import APP, MANIFEST, ampc_run, done, refused_run
 
 pytestmark = pytest.mark.usefixtures("small_run")
 
@@ -72,6 +73,15 @@ def test_resume_goes_on_with_the_settings_and_data_of_the_run() -> None:
     assert tomllib.loads(Path("out/config.toml").read_text())["run"]["layer"] == {"w": {"momentum": 0.5}}
     other = ampc_run("--resume", "out", "--epochs", "5", "--seed", "9")
     assert isinstance(other.exception, AmpError) and other.exception.diagnostics[0].code == "AMP716"
+
+
+def test_resume_without_a_manifest_takes_that_of_the_run() -> None:
+    done("--data", "data", "-o", "out")
+    result = CliRunner().invoke(APP, ["--resume", "out", "--epochs", "3", "--json"])
+    assert result.exception is None and json.loads(result.stdout)["epochs"] == 3
+    for args, code in (([], "AMP901"), (["--resume", "nowhere"], "AMP708"), (["--evaluate", "--init", "out"], "AMP901")):
+        refused = CliRunner().invoke(APP, args)
+        assert isinstance(refused.exception, AmpError) and refused.exception.diagnostics[0].code == code
 
 
 def test_verbose_says_what_is_done_with_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def run(
-    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", help="A `manifest.json`, or the folder that `ampc compile` wrote.")],
+    manifest: Annotated[
+        Path | None,
+        typer.Argument(metavar="MANIFEST", help="A `manifest.json`, or the folder that `ampc compile` wrote; with `--resume` by default the run's."),
+    ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="Folder with train.* and valid.*, or a file.")] = None,
     valid: Annotated[Path | None, typer.Option(metavar="FILE", help="Validation data, where `--data` is a single file.")] = None,
     output: Annotated[
@@ -98,6 +101,7 @@ def run(
         valid=valid, trace=trace, profile=profile, trace_epoch=trace_epoch, trace_window=trace_window,
     )  # fmt: skip
     window = parse_window(trace_window)
+    manifest = _manifest(manifest, resume)
     with _said(f"read {manifest}"):
         program = Program(load(manifest))
     options = program.options(flags, sets=settings or (), config=_config(config), resume=resume)
@@ -158,6 +162,19 @@ def _check_flags(**given: Any) -> None:
     for wrong, message, remedy in mistakes:
         if wrong:
             raise error("AMP719", message, help=remedy, exit_code=2)
+
+
+def _manifest(given: Path | None, resume: Path | None) -> Path:
+    """Return what is to run: where a run is continued and nothing is named, its own. Raises AMP901, AMP708 if `resume` is no run folder."""
+    from ampc.runtime.program import stored_settings
+    from ampc.runtime.run_folder import read_inputs
+
+    if given is not None:
+        return given
+    stored = read_inputs(resume).get("manifest") if resume is not None and stored_settings(resume) else None
+    if not isinstance(stored, str):
+        raise error("AMP901", "`ampc run` needs `MANIFEST`", help="`ampc run --help` says what it is", exit_code=2)
+    return Path(stored)
 
 
 def _config(path: Path) -> Path:
