@@ -37,8 +37,8 @@ def start(place: Path, *args: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=place, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, err = process.communicate(timeout=120)
+def finish(process: subprocess.Popen[str], timeout: float = 120) -> tuple[int, str]:
+    out, err = process.communicate(timeout=timeout)
     assert "Traceback" not in err and "AMP970" not in err, err
     return process.returncode, out
 
@@ -145,18 +145,20 @@ def started(place: Path, cache: Path, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_runs_that_start_at_once_compile_into_one_cold_cache(place: Path) -> None:
     """C06: four processes, all with the same numbers; what the cache then holds is sound and used."""
-    for attempt in range(3):
+    for attempt in range(2):
         cache = place / f"cache {attempt}"
         together = [started(place, cache, "-o", f"r{attempt}-{k}") for k in range(4)]
-        assert [finish(p)[0] for p in together] == [0] * 4
+        assert [finish(p, 400)[0] for p in together] == [0] * 4
         assert finish(started(place, cache, "-o", f"r{attempt}-then"))[0] == 0
     weights = {load_file(f)["w.w"].tobytes() for f in place.glob("r*/weights.safetensors")}
-    assert len(weights) == 1 and len(list(place.glob("r*/weights.safetensors"))) == 15
+    assert len(weights) == 1 and len(list(place.glob("r*/weights.safetensors"))) == 10
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_kernels_are_compiled_leaves_a_sound_cache(place: Path, number: int) -> None:
     """C04: no traceback, no half run; the next run compiles what is missing and gives the same numbers."""
@@ -169,7 +171,7 @@ def test_a_signal_while_kernels_are_compiled_leaves_a_sound_cache(place: Path, n
         process.send_signal(number)
         assert finish(process)[0] == 128 + number
         assert not (place / "r" / "weights.safetensors").exists()
-    assert finish(started(place, cache, "-o", "whole"))[0] == 0
+    assert finish(started(place, cache, "-o", "whole"), 400)[0] == 0
     assert finish(start(place, "-o", "plain", "--driver", "step", "--epochs", "2"))[0] == 0
     a, b = (load_file(place / name / "weights.safetensors")["w.w"] for name in ("whole", "plain"))
     assert a == pytest.approx(b, rel=1e-5)
