@@ -118,7 +118,7 @@ def test_nodes_with_no_one_or_many_children(run: dict[str, Any], passes: bool) -
     assert weight(e) == 1.0
 
 
-def star(workers: int, quick: bool) -> None:
+def star(workers: int) -> None:
     want = expected("E09")
     graph = model("g", "    output p\n")
     for file, value in (("star_ones", want["pred_ones"]), ("star_tenths", want["pred_tenths"])):
@@ -129,21 +129,16 @@ def star(workers: int, quick: bool) -> None:
         ((prediction,),) = outputs(e, data, "p")
         assert prediction == pytest.approx(value, rel=0 if file == "star_ones" else want["tolerance_relative"])
         assert e.run(data, np.arange(data.n), train=True).instances == data.n
-        if quick:
-            assert time.process_time() - began < 1.0
+        assert time.process_time() - began < 1.0
         # dp/dw is the prediction at w = 1, and the loss is (p - y)^2.
         y = float(data.columns["y"][0, 0])
         assert float(e.gradients(data, np.arange(1))["w.w"][0, 0]) == pytest.approx(2 * (value - y) * value, rel=1e-3)
 
 
-def test_a_node_of_very_high_degree() -> None:
-    star(1, quick=False)
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize("workers", [1, 4])
-def test_a_node_of_very_high_degree_takes_less_than_a_second(workers: int) -> None:
-    star(workers, quick=True)
+def test_a_node_of_very_high_degree_is_summed_well_in_less_than_a_second(workers: int) -> None:
+    star(workers)
 
 
 @pytest.mark.compiled
@@ -358,44 +353,39 @@ TRAINS = """
 import hashlib, sys
 sys.path[:0] = [{src!r}, {tests!r}, {root!r}]
 import numpy as np
+from ampc.cli.main import main
 from ampc.ir import to_text
 from support import dataset, engine, random_rows, small
-graph = small({name!r})
-data = dataset(graph, random_rows(graph, 8, 1))
-e = engine(graph, 2, seed=1, driver="step", max_active_keys=4, min_update_frequency=2, learning_rate=0.05)
-start = hashlib.sha256(b"".join(v.tobytes() for v in e.parameters.values())).hexdigest()
-e.run(data, np.arange(8), train=True)
-print(hashlib.sha256(to_text(graph).encode()).hexdigest(), hashlib.sha256(e.program.text.encode()).hexdigest(), start)
-print(hashlib.sha256(b"".join(v.tobytes() for v in e.parameters.values())).hexdigest())
+
+def digest(*parts):
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+for name in ("typed_steps", "qm9_ggsnn"):
+    graph = small(name)
+    data = dataset(graph, random_rows(graph, 6, 1))
+    e = engine(graph, 2, seed=1, driver="step", max_active_keys=4, min_update_frequency=2, learning_rate=0.05)
+    print(digest(to_text(graph).encode()), digest(e.program.text.encode()), digest(*(v.tobytes() for v in e.parameters.values())))
+    e.run(data, np.arange(6), train=True)
+    print(digest(*(v.tobytes() for v in e.parameters.values())))
+assert main(["compile", "gated_counter", "-o", "m.ampx", "--quiet"]) == 0
 """
 
 
-@pytest.mark.parametrize("name", ["typed_steps", "qm9_ggsnn"])
-def test_hashing_of_strings_changes_no_bit(name: str, tmp_path: Path) -> None:
-    said = set()
+def test_hashing_of_strings_changes_no_bit_of_programs_weights_and_manifests(tmp_path: Path) -> None:
+    said, manifests = set(), set()
     for seed in ("0", "1", "2"):
         folder = tmp_path / seed
         folder.mkdir()
-        code = TRAINS.format(src=str(ROOT / "src"), tests=str(ROOT / "tests"), root=str(ROOT), name=name)
+        code = TRAINS.format(src=str(ROOT / "src"), tests=str(ROOT / "tests"), root=str(ROOT))
         environment = {**os.environ, "PYTHONHASHSEED": seed, "NUMBA_DISABLE_JIT": "1", "USER": f"user{seed}"}
         done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, check=True)
         said.add(done.stdout)
-    assert len(said) == 1
+        manifest = json.loads((folder / "m.ampx" / "manifest.json").read_text(encoding="utf-8"))
+        manifests.add(json.dumps({k: v for k, v in manifest.items() if "time" not in k and "created" not in k}))
+    assert len(said) == len(manifests) == 1
 
 
 def test_initial_weights_do_not_depend_on_the_number_of_workers() -> None:
     graph = model("c")
     one, four = engine(graph, 1, seed=9).parameters, engine(graph, 4, seed=9).parameters
     assert all(np.array_equal(one[k], four[k]) for k in one)
-
-
-def test_a_manifest_is_the_same_under_any_hash_seed(tmp_path: Path) -> None:
-    found = set()
-    for seed in ("0", "1", "2"):
-        folder = tmp_path / f"at{seed}"
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src"), "NUMBA_DISABLE_JIT": "1"}
-        command = [sys.executable, "-m", "ampc", "compile", str(ROOT / "models/gated_counter.amp"), "-o", str(folder)]
-        subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=True)
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        found.add(json.dumps({k: v for k, v in manifest.items() if "time" not in k and "created" not in k}))
-    assert len(found) == 1

@@ -230,11 +230,11 @@ def test_a_fault_of_the_engine_is_told_as_one() -> None:
 
 
 def test_the_watchdog_leaves_slow_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "WATCHDOG_S", 0.5)
+    monkeypatch.setattr(watch_module, "WATCHDOG_S", 0.2)
     graph = small("early_exit_rnn")
-    data = dataset(graph, random_rows(graph, 150, 1))
+    data = dataset(graph, random_rows(graph, 60, 1))
     for driver in DRIVERS:
-        assert engine(graph, 2, driver=driver).run(data, np.arange(150), train=True).instances == 150
+        assert engine(graph, 2, driver=driver).run(data, np.arange(60), train=True).instances == 60
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 0], [-1], [3]])
