@@ -36,7 +36,7 @@ def test_any_schedule_gives_what_the_interpreter_gives(name: str, passes: bool) 
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("name", ORDERED)
+@pytest.mark.parametrize("name", [ORDERED[0], *(pytest.param(name, marks=pytest.mark.long) for name in ORDERED[1:])])
 def test_compiled_kernels_give_what_the_interpreter_gives(name: str) -> None:
     graph = run_passes(lowered(text(name)))
     runs = [{**run, "workers": 2, "placement": shared(graph)} for run in RUNS]
