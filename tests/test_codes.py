@@ -18,7 +18,7 @@ def raised() -> dict[str, set[str]]:
     """Return code -> the packages whose source mentions it."""
     out: dict[str, set[str]] = {}
     for file in SOURCE.rglob("*.py"):
-        if file.stem != "codes" or file.parent == SOURCE:
+        if not file.stem.startswith("codes") or file.parent == SOURCE:
             for code in re.findall(r'"(AMP\d{3})"', file.read_text(encoding="utf-8")):
                 out.setdefault(code, set()).add(file.relative_to(SOURCE).parts[0].removesuffix(".py"))
     return out
