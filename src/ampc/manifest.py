@@ -154,7 +154,7 @@ def from_bytes(content: bytes, file: str = "manifest") -> Manifest:
     try:
         manifest = msgspec.convert(raw, Manifest, str_keys=True)
     except msgspec.ValidationError as e:
-        raise _explained(e, raw, file) from None
+        raise _explained(e, file) from None
     _Checker(manifest, file).run()
     return manifest
 
@@ -236,7 +236,7 @@ def _check_values(value: Any, path: str, file: str) -> None:
 _PATH = re.compile(r" - at (`key` in )?`([^`]*)`$")
 
 
-def _explained(e: msgspec.ValidationError, raw: Any, file: str) -> AmpError:
+def _explained(e: msgspec.ValidationError, file: str) -> AmpError:
     """Return msgspec's complaint in our words, with the path and, for a wrong name, the nearest right one."""
     text = str(e)
     found = _PATH.search(text)

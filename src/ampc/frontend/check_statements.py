@@ -212,7 +212,7 @@ class Statements:
             if not s.carry:
                 self.out.report("AMP229", "a loop that carries nothing never changes its condition", s.span, help="write `carry h` after `at most …`")
         self.block(s.body, inner)
-        self._close_carry(s.carry, s.span, scope, inner, "loop")
+        self._close_carry(s.carry, scope, inner, "loop")
 
     def _turns(self, e: ast.Expr, scope: Scope, what: str) -> None:
         self.calls.constant(e, scope, what)
@@ -239,7 +239,7 @@ class Statements:
                 self.out.report("AMP218", f"`{c.id}` is {NOUN[found.kind]} and can't be carried", c.span, also=also, help=help_)
             inner.names.setdefault(c.id, Binding(c.id, "value", c.span))
 
-    def _close_carry(self, carry: tuple[ast.Name, ...], span: Span, scope: Scope, inner: Scope, form: Form) -> None:
+    def _close_carry(self, carry: tuple[ast.Name, ...], scope: Scope, inner: Scope, form: Form) -> None:
         for c in carry:
             if c.id not in inner.assigned and not inner.unsure:
                 help_ = f"assign it: `{c.id} = …`, or leave it out of `carry`"
@@ -341,7 +341,7 @@ class Statements:
                         "AMP223", f"there are two arms for `{key}`", arm.span, also=(Label(keys[key], "the first one"),), help="join them"
                     )
                 keys[key] = arm.span
-            self._arm_key(arm, field, s)
+            self._arm_key(arm, field)
             inner = Scope("arm", scope)
             if arm.key != "none":
                 inner.narrowed = shape_of(s.selector)
@@ -400,7 +400,7 @@ class Statements:
             self.out.report("AMP224", f"`{field.name}` is {noun} and chooses nothing", e.span, also=also, help=help_)
         return field
 
-    def _arm_key(self, arm: ast.Arm, field: ast.Field | None, s: ast.Branch) -> None:
+    def _arm_key(self, arm: ast.Arm, field: ast.Field | None) -> None:
         if arm.key == "none" and (field is None or not field.optional):
             also = (Label(field.span, "declared here without `or none`"),) if field is not None else ()
             what = f"`{field.name}` is never none" if field is not None else "a computed value is never none"

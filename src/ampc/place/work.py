@@ -67,8 +67,8 @@ def terms(
     inside: nodes that fire as one with it, of which the engine leaves some out: a Concat whose parts a Linear multiplies one by one, and, with
     `folding`, an embedding that is folded into it. What is no arithmetic comes on top: `handling`.
     """
-    taken = _columns(graph, node, node.region, [graph.type_of(r) for r in node.inputs])
-    given = _columns(graph, node, graph.region_out(node), node.outputs)
+    taken = _columns(graph, node.region, [graph.type_of(r) for r in node.inputs])
+    given = _columns(graph, graph.region_out(node), node.outputs)
     keys: list[tuple[str, int]] = []
     match node:
         case Concat() if _linear_behind(graph, node, inside) is not None:
@@ -327,7 +327,7 @@ def _folded(graph: Graph, node: AnyNode, inside: Container[int]) -> list[PPT]:
     return [x for x in before if isinstance(x, PPT) and x.op == "lookup" and _folded_into(graph, x, inside) is node]
 
 
-def _columns(graph: Graph, node: AnyNode, region: int, types: Iterable[Type]) -> dict[tuple[str, int], int]:
+def _columns(graph: Graph, region: int, types: Iterable[Type]) -> dict[tuple[str, int], int]:
     out: dict[tuple[str, int], int] = {}
     for t in types:
         key = _key(graph, t.rows, region)

@@ -15,7 +15,6 @@ import numpy as np
 from ampc.codegen.carried import segment_terms, term_seconds
 from ampc.codegen.plan import Plan, Segment
 from ampc.diagnostics import error, printable
-from ampc.ir.graph import Graph
 from ampc.place import Cost, Precision, Statistics, Target, Term, estimate
 from ampc.place.cost import rows_of
 from ampc.place.factors import Factors
@@ -88,7 +87,7 @@ def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
     whole = float(seconds.sum())
     queues = []
     for s in plan.segments:
-        rows, forward, backward = _per_token(plan.graph, cost, statistics, s)
+        rows, forward, backward = _per_token(cost, statistics, s)
         for q, direction, flops in ((2 * s.id, "forward", forward), (2 * s.id + 1, "backward", backward)):
             if firings[q]:
                 device = next((trace.devices[d] for d in trace.device[trace.queue == q][:1]), "")
@@ -111,7 +110,7 @@ def _together(plan: Plan) -> dict[int, int]:
     return {n.id: s.id for s in plan.segments for n in s.nodes}
 
 
-def _per_token(graph: Graph, cost: Cost, statistics: Statistics, segment: Segment) -> tuple[float, float, float]:
+def _per_token(cost: Cost, statistics: Statistics, segment: Segment) -> tuple[float, float, float]:
     """Return (rows of the widest node, forward FLOPs, backward FLOPs) of one token of a segment."""
     rows, forward, backward = 1.0, 0.0, 0.0
     for node in segment.nodes:
