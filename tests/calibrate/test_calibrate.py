@@ -163,8 +163,9 @@ def test_a_calibration_may_be_written_again_and_anything_else_by_force(tmp_path:
         calibration.write(made(2), tmp_path / "none" / "cpu.toml")
 
 
+@pytest.mark.long  # measures for a while, and compiles what it measures
 @pytest.mark.compiled
-@pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("cores", [1, 2])
 def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Figures lie where those of a machine that runs Python can lie; the file compiles a program."""
     from ampc.cli.main import main

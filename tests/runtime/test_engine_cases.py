@@ -136,7 +136,7 @@ def star(workers: int) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_a_node_of_very_high_degree_is_summed_well_in_less_than_a_second(workers: int) -> None:
     star(workers)
 

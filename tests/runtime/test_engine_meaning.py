@@ -38,7 +38,7 @@ def test_graphs_without_passes_give_the_same(name: str) -> None:
     assert compare(graph, data, runs, seed=3, tolerance=1e-4) is None
 
 
-ALIKE = ("babi15_ggsnn", "digits_mlp", "mnist_mlp", "gated_counter", "seq2seq")
+ALIKE = ("babi15_ggsnn", "digits_mlp", "mnist_mlp", "gated_counter", "qm9_ggsnn", "seq2seq")
 """Models whose kernels, and what they are made of, others have as well."""
 
 
