@@ -1,19 +1,26 @@
 """What a longer pipeline does to accuracy: a deep residual network over 1 to 64 simulated devices, with ever more instances in flight.
 
-    python -m experiments.devices --write
+    python -m experiments.devices [--seeds 0 1 2] [--write]      what has been run with the same settings is not run again
+
+Each run is a line of docs/results/devices.jsonl. `--seconds N` begins no run after N seconds, so that the study can be made in pieces.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import hashlib
+import json
 import statistics
 import sys
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ampc.place import load_target
-from ampc.place.target import resized
+from ampc.place.target import Target, resized
 from ampc.runtime.program import Program
 from ampc.simulate import study
 from ampc.simulate.simulator import Conditions
@@ -29,6 +36,7 @@ DEVICES = (1, 2, 4, 8, 16, 32, 64)
 FREQUENCY = 25
 HEADS = ("devices", "in flight", "policy", "images/s", "to one", "devices busy", "staleness", "largest", "accuracy after", "lowest–highest")
 POLICIES = ("sync", "plain", "stash", "corrected")
+RUNS = FOLDER / "devices.jsonl"
 
 
 def model(depth: int = DEPTH, width: int = 48) -> str:
@@ -43,47 +51,121 @@ def model(depth: int = DEPTH, width: int = 48) -> str:
     ])  # fmt: skip
 
 
-def train(program: Any, data: tuple[Any, Any], devices: int, policy: str, seed: int, a: argparse.Namespace) -> dict[str, float]:
-    """Train on so many devices. Links limit nothing: what is studied is the length of the pipeline."""
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One training on simulated devices. rate: images a virtual second of the last pass; busy: mean share of the time over the devices.
+
+    mean, largest: staleness in updates, of the layer where its mean is largest and of any. wall_s: real seconds that the simulation took.
+    """
+
+    fingerprint: str
+    devices: int
+    policy: str
+    seed: int
+    accuracy: float
+    rate: float
+    busy: float
+    mean: float
+    largest: int
+    wall_s: float
+    finished: str
+
+
+def load() -> list[Run]:
+    """Return all runs, oldest first."""
+    lines = RUNS.read_text(encoding="utf-8").splitlines() if RUNS.exists() else []
+    return [Run(**json.loads(line)) for line in lines if line]
+
+
+def append(run: Run) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with RUNS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dataclasses.asdict(run)) + "\n")
+
+
+def fingerprint(devices: int, policy: str, seed: int, a: argparse.Namespace) -> str:
+    """Return a text that tells one run from all others: a changed network, target or setting makes another run."""
+    made_of = hashlib.sha256((model() + repr(hardware(devices))).encode()).hexdigest()[:12]
+    return json.dumps([made_of, devices, policy, seed, a.instances, a.epochs, a.rate, settings(devices, policy, seed, a)], sort_keys=True)
+
+
+def hardware(devices: int) -> Target:
+    """Return so many devices in a network whose links limit nothing: what is studied is the length of the pipeline."""
     target = resized(load_target("fpga_1tflops"), devices)
-    target = msgspec.structs.replace(target, links=msgspec.structs.replace(target.links, bytes_per_s=1e11, latency_s=1e-7))
-    given = {
+    return msgspec.structs.replace(target, links=msgspec.structs.replace(target.links, bytes_per_s=1e11, latency_s=1e-7))
+
+
+def settings(devices: int, policy: str, seed: int, a: argparse.Namespace) -> dict[str, Any]:
+    return {
         "epochs": a.epochs, "max_active_keys": in_flight(devices), "min_update_frequency": FREQUENCY, "optimizer": "sgd", "learning_rate": a.rate,
         "seed": seed, "mode": "sync" if policy == "sync" else "async", "staleness": policy if policy in ("stash", "corrected") else "plain",
     }  # fmt: skip
-    hardware = study.Hardware(target, "balanced", Conditions(seed=seed))
-    done = study.run(program.manifest, hardware, Program(program.manifest).options(given), *data)
+
+
+def train(program: Any, data: tuple[Any, Any], devices: int, policy: str, seed: int, a: argparse.Namespace) -> Run:
+    """Train once on so many devices."""
+    where = study.Hardware(hardware(devices), "balanced", Conditions(seed=seed))
+    done = study.run(program.manifest, where, Program(program.manifest).options(settings(devices, policy, seed, a)), *data)
     layers = done.summary.staleness.values()
-    return {
-        "accuracy": done.summary.validation["accuracy"] or 0.0, "rate": done.report["instances_per_s"], "busy": done.report["mean_utilisation"],
-        "mean": max((x["mean"] or 0.0 for x in layers), default=0.0), "max": max((x["max"] or 0 for x in layers), default=0),
-    }  # fmt: skip
+    return Run(
+        fingerprint(devices, policy, seed, a), devices, policy, seed, done.summary.validation["accuracy"] or 0.0, done.report["instances_per_s"],
+        done.report["mean_utilisation"], max((x["mean"] or 0.0 for x in layers), default=0.0), max((x["max"] or 0 for x in layers), default=0),
+        done.wall_s, time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+    )  # fmt: skip
+
+
+def wanted(a: argparse.Namespace) -> Iterator[tuple[int, str, int]]:
+    """Yield (devices, policy, seed) of every run, all points of one seed before the next."""
+    for seed in a.seeds:
+        for devices in a.devices:
+            for policy in POLICIES if devices > 1 else ("plain",):
+                yield devices, policy, seed
+
+
+def run_all(a: argparse.Namespace) -> bool:
+    """Make the runs that are missing; return whether none is left."""
+    known = {r.fingerprint for r in load()}
+    missing = [w for w in wanted(a) if fingerprint(*w, a) not in known]
+    if not missing:
+        return True
+    began = time.monotonic()
+    program = graph_of(model())
+    folder = data_folder("mnist")
+    whole = (program.read(folder, "train"), program.read(folder, "valid"))
+    data = (study.first(whole[0], a.instances), study.first(whole[1], a.instances))
+    for i, point in enumerate(missing):
+        if a.seconds and time.monotonic() - began > a.seconds:
+            print(f"  {len(missing) - i} runs are left", file=sys.stderr)
+            return False
+        run = train(program, data, *point, a)
+        append(run)
+        print(f"  {dataclasses.replace(run, fingerprint='')}", file=sys.stderr, flush=True)
+    return True
 
 
 def in_flight(devices: int) -> int:
     return 4 * devices if devices > 1 else 1
 
 
-def table(a: argparse.Namespace) -> tuple[list[list[str]], list[dict[str, Any]]]:
-    program = graph_of(model())
-    folder = data_folder("mnist")
-    whole = (program.read(folder, "train"), program.read(folder, "valid"))
-    data = (study.first(whole[0], a.instances), study.first(whole[1], a.instances))
+def table(runs: Sequence[Run], a: argparse.Namespace) -> tuple[list[list[str]], list[dict[str, Any]]]:
+    """Return the table's rows, medians and means over seeds, and the same as points of the picture."""
     body, points, base = [], [], 0.0
-    for devices in a.devices:
-        for policy in POLICIES if devices > 1 else ("plain",):
-            runs = [train(program, data, devices, policy, seed, a) for seed in range(a.seeds)]
-            print(f"  {devices} devices, {policy}: {runs}", file=sys.stderr, flush=True)
-            accuracies, rate = [r["accuracy"] for r in runs], statistics.median(r["rate"] for r in runs)
-            base = base or rate
-            mean = {k: statistics.mean(r[k] for r in runs) for k in ("mean", "busy")}
-            points.append({"devices": devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "staleness": mean["mean"]})
-            body.append([
-                str(devices), str(in_flight(devices)), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x",
-                f"{100 * mean['busy']:.0f} %",
-                f"{mean['mean']:.2f}", number(max(r["max"] for r in runs)), f"{100 * statistics.median(accuracies):.2f} %",
-                f"{100 * min(accuracies):.2f}–{100 * max(accuracies):.2f}",
-            ])  # fmt: skip
+    for devices, policy in dict.fromkeys((d, p) for d, p, _ in wanted(a)):
+        mine = [r for r in runs if (r.devices, r.policy) == (devices, policy)]
+        if not mine:
+            continue
+        accuracies, rate = [r.accuracy for r in mine], statistics.median(r.rate for r in mine)
+        base = base or rate
+        busy, stale = statistics.mean(r.busy for r in mine), statistics.mean(r.mean for r in mine)
+        points.append({
+            "devices": devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "low": min(accuracies),
+            "high": max(accuracies), "staleness": stale,
+        })  # fmt: skip
+        body.append([
+            str(devices), str(in_flight(devices)), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x", f"{100 * busy:.0f} %",
+            f"{stale:.2f}", number(max(r.largest for r in mine)), f"{100 * statistics.median(accuracies):.2f} %",
+            f"{100 * min(accuracies):.2f}–{100 * max(accuracies):.2f}",
+        ])  # fmt: skip
     return body, points
 
 
@@ -118,29 +200,35 @@ def plot(points: list[dict[str, Any]]) -> str:
     return "devices.svg"
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--write", action="store_true", help="put the table and the picture into docs/results.md")
-    p.add_argument("--seeds", type=int, default=3)
-    p.add_argument("--epochs", type=int, default=3)
-    p.add_argument("--instances", type=int, default=10_000, help="images of each split")
+    p.add_argument("--report", action="store_true", help="make the table of what has been run, and run nothing")
+    p.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    p.add_argument("--epochs", type=int, default=2)
+    p.add_argument("--instances", type=int, default=4_000, help="images of each split")
     p.add_argument("--rate", type=float, default=0.05, help="learning rate of plain SGD")
     p.add_argument("--devices", type=int, nargs="+", default=list(DEVICES))
+    p.add_argument("--seconds", type=float, default=0.0, help="begin no run after so many; 0: all")
     a = p.parse_args(argv)
-    body, points = table(a)
+    complete = a.report or run_all(a)
+    asked = {fingerprint(*w, a) for w in wanted(a)}
+    runs = [r for r in load() if r.fingerprint in asked]
+    body, points = table(runs, a)
     print(text_table(HEADS, body))
-    if a.write:
+    if a.write and points:
         words = (
             f"A residual network of {DEPTH} layers on {a.instances:,} images of MNIST, plain SGD with a learning rate of {a.rate:g}, an update every "
-            f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {a.seeds} seeds. Simulated devices of 1 TFLOP/s "
-            "that work on one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in flight as "
-            "there are devices. "
-            "`sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates."
+            f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {len({r.seed for r in runs})} seeds. Simulated devices of "
+            "1 TFLOP/s that work on one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in "
+            "flight as there are devices. `sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates. "
+            "Each run is a line of [results/devices.jsonl](results/devices.jsonl)."
         )
         picture = plot(points)
         text = f"## Devices in a row\n\n{words}\n\n{markdown_table(HEADS, body)}\n\n![Rate and accuracy by devices](results/{picture})"
         put_part("devices", "python -m experiments.devices --write", text)
+    return 0 if complete else 3
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())
