@@ -123,7 +123,7 @@ def contents(done: Compilation, manifest: Manifest) -> dict[str, bytes]:
 
 def cost_report(manifest: Manifest) -> dict[str, Any]:
     """Return what an instance costs, by node and by layer, as `report/cost.json` holds it."""
-    cost = estimate(manifest.graph, manifest.statistics)
+    cost = estimate(manifest.graph, manifest.statistics, manifest.placement.precision)
     nodes = []
     for n in manifest.graph.nodes:
         title, below = view.describe(manifest.graph, n)

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ampc.transform import Change
 
 Value = int | float | bool
+NEARLY = 0.75
+"""Share of a wanted rate that a quick placement has to reach before a thorough one is made."""
 STAGES = ("parse", "check", "lower", "passes", "place")
 FactorsOf = Callable[[Graph, place.Statistics, place.Target], Factors]
 OnStage = Callable[[str, float], None]
@@ -50,15 +52,15 @@ def compile_source(
     source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
     at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, columns: Mapping[str, int] | None = None,
-    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None, known: dict[bytes, place.Placement] | None = None,
-    on_stage: OnStage = lambda stage, seconds: None,
+    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None,
+    precision: place.Precision | None = None, on_stage: OnStage = lambda stage, seconds: None,
 ) -> Compilation:
     """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError.
 
     at: layer -> device, beside the program's own `device`. parts, copies: into how many a bottleneck may be split or replicated where that pays.
     columns, replicas: layer -> into how many it is split by columns or replicated, as if the program said so.
-    known: placements of this program with the same target, data and `at`; what is made is added.
     factors: how much longer nodes take than estimated, from a profile of this program as it is (without parts and copies of its own choice).
+    precision: of matrix products in the estimate; None: the program's setting, where the target states a rate for it.
     """
     from ampc import lower, passes  # numpy comes with these, and a syntax error should not have to wait for it
 
@@ -89,59 +91,68 @@ def compile_source(
     graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=lambda name, made: graphs.__setitem__(name, made))
     if finished("passes", graph=graph):
         return done
-    target = target or place.this_machine()
-    seen = statistics(graph)
-    changes = columns or {}, replicas or {}
-    done = _place(done, graph, target, strategy, seen, at, parts, copies, *changes, factors, {} if known is None else known)
-    assert done.graph is not None and done.placement is not None
-    manifest = Manifest(done.graph, done.placement, target, seen, {source.name: hashlib.sha256(source.text.encode()).hexdigest()})
-    finished("place", manifest=manifest)
+    done = place_on(
+        done, target or place.this_machine(), statistics(graph), strategy=strategy, at=at, parts=parts, copies=copies, columns=columns,
+        replicas=replicas, factors=factors, precision=precision,
+    )  # fmt: skip
+    finished("place")
     return done
 
 
-def place_again(
-    manifest: Manifest, *, target: place.Target | None = None, strategy: str = "balanced",
-    statistics: Callable[[Graph], place.Statistics] | None = None, at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1,
-    columns: Mapping[str, int] | None = None, replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None,
-    known: dict[bytes, place.Placement] | None = None,
-) -> Compilation:  # fmt: skip
-    """Return the compiled program of `manifest`, placed anew: on its own target and with its own statistics unless others are given."""
-    graph, hardware = manifest.graph, target or manifest.target
-    seen = manifest.statistics if statistics is None else statistics(graph)
-    name = next(iter(manifest.sources), manifest.name)
-    done = Compilation(Source(name, ""), graphs={"manifest": graph})
-    changes = columns or {}, replicas or {}
-    done = _place(done, graph, hardware, strategy, seen, at, parts, copies, *changes, factors, {} if known is None else known)
-    assert done.graph is not None and done.placement is not None
-    return dataclasses.replace(done, manifest=Manifest(done.graph, done.placement, hardware, seen, manifest.sources))
+def opened(manifest: Manifest) -> Compilation:
+    """Return the program of `manifest` as it was before it was placed, for `place_on`."""
+    return Compilation(Source(next(iter(manifest.sources), manifest.name), ""), graphs={"manifest": manifest.graph}, graph=manifest.graph)
 
 
-def _place(
-    done: Compilation, graph: Graph, target: place.Target, strategy: str, seen: place.Statistics, at: Mapping[str, str] | None, parts: int,
-    copies: int, columns: Mapping[str, int], replicas: Mapping[str, int], factors: FactorsOf | None,
-    known: dict[bytes, place.Placement],
+def place_on(
+    done: Compilation, target: place.Target, seen: place.Statistics, *, sources: Mapping[str, str] | None = None, strategy: str = "balanced",
+    at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, columns: Mapping[str, int] | None = None,
+    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None, known: dict[bytes, place.Placement] | None = None,
+    precision: place.Precision | None = None,
 ) -> Compilation:  # fmt: skip
-    """Return `done` with the placement of `graph`, which may have been split and replicated for it; `known`: placements that are made already."""
+    """Return `done`, compiled as far as to its graph, with a placement and a manifest. Options are those of `compile_source`.
+
+    sources: name of each -> its SHA-256, where that is not of `done.source`. known: placements of the same program, target, statistics and `at`
+    that are made already; what is made is added.
+    """
     from ampc import transform
 
+    graph = done.graph
+    assert graph is not None
     longer = factors(graph, seen, target) if factors is not None else {}
+    rates = precision or place.precision_of(graph, target)
+    known = {} if known is None else known
 
-    def placed(g: Graph) -> place.Placement:
-        key = msgspec.msgpack.encode((g, strategy))
+    def made(g: Graph, placement: place.Placement, **more: Any) -> Compilation:
+        files = dict(sources) if sources is not None else {done.source.name: hashlib.sha256(done.source.text.encode()).hexdigest()}
+        return dataclasses.replace(done, graph=g, placement=placement, manifest=Manifest(g, placement, target, seen, files), **more)
+
+    def placed(g: Graph, quick: bool = False) -> place.Placement:
+        key = msgspec.msgpack.encode((g, strategy, quick))
         if key not in known:
-            known[key] = place.place(g, target, strategy, seen, at=at, factors=longer)
+            known[key] = place.place(g, target, strategy, seen, rates, at, longer, quick)
         return known[key]
 
     def placing(g: Graph, wanted: float) -> place.Placement | None:
-        return None if wanted and place.fastest(g, target, seen, factors=longer) < wanted else placed(g)
+        if wanted and place.fastest(g, target, seen, rates, factors=longer) < wanted:
+            return None
+        if wanted and strategy == "balanced" and promised(g) < NEARLY * wanted:
+            return None
+        return placed(g)
 
-    asked = transform.asked(graph, columns, replicas)
+    def promised(g: Graph) -> float:
+        try:
+            return placed(g, quick=True).instances_per_s
+        except AmpError:
+            return float("inf")  # where it takes a thorough search to fit, or nothing does
+
+    asked = transform.asked(graph, columns or {}, replicas or {})
     if parts == 1 and copies == 1 and not asked:
-        return dataclasses.replace(done, graph=graph, placement=placed(graph))
+        return made(graph, placed(graph))
     n = len(target.devices)  # more than one on each device gains nothing
     grown = transform.transform(graph, seen, placing, parts=min(parts, n), copies=min(copies, n), asked=asked)
     graphs = {**done.graphs, "transform": grown.graph} if grown.changes else done.graphs
-    return dataclasses.replace(done, graph=grown.graph, graphs=graphs, placement=grown.placement, changes=grown.changes)
+    return made(grown.graph, grown.placement, graphs=graphs, changes=grown.changes)
 
 
 def _check_conditions(model: ast.Model, graph: Graph, source: Source) -> None:
@@ -182,4 +193,4 @@ def compile_file(
     return done.manifest
 
 
-__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "place_again"]
+__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "opened", "place_on"]

@@ -342,6 +342,8 @@ class _Checker:
         for i, d in p.device_of.items():
             self.within(f"$.placement.device_of.{i}", d, 0, len(names) - 1)
         self.within("$.placement.bottleneck", p.bottleneck, 0, len(names) - 1)
+        if not target.has(p.precision):
+            self.fail("AMP611", "$.placement.precision", f"the target states no {p.precision} rate")
         self._one_device_a_layer(p)
 
     def _one_device_a_layer(self, p: Placement) -> None:

@@ -24,6 +24,7 @@ from ampc.calibrate.threads import together
 from ampc.diagnostics import AmpError
 from ampc.place import Device, load_target, parse_target, usable_cores
 from ampc.place.target import Handling
+from ampc.runtime import blas
 
 
 SHAPES = [(m, k, n) for k, n in ((16, 16), (128, 10), (128, 128), (784, 784)) for m in (1, 4, 16, 64, 256)]
@@ -104,6 +105,8 @@ def test_the_target_file_says_what_was_measured(cores: int) -> None:
     assert (target.name, len(target.devices)) == ("cpu", cores)
     device = target.devices[0]
     assert device.matrix_flops_per_s == {"fp32": 81e9}
+    fast = parse_target(report.target_text(made(cores, half_speed=(2.0, 2.0, 2.2))), "cpu.toml").devices[0]
+    assert fast.matrix_flops_per_s == {"fp32": 81e9, "bf16": 162e9}
     assert (device.matrix_half_rows, device.vector_flops_per_s, device.message_overhead_s, device.firing_overhead_s) == (2.5, 12e9, 25e-9, 80e-9)
     assert (device.matrix_half_columns, device.copy_bytes_per_s, device.row_overhead_s, device.product_overhead_s) == (4.0, 9e9, 5e-9, 5e-9)
     other = load_target("cpu-2").links
@@ -186,6 +189,8 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sum(spent) > 1e-9
     assert figures["copy_bytes_per_s"] > 1e8
     assert ("latency_s" in figures) == (cores > 1)
+    assert ("half_speed" in figures) == (blas.half_lacks() is None)
+    assert figures.get("half_speed", 1.0) > 0.2
     if cores > 1:
         assert 1e-8 < figures["latency_s"] < 1e-3
         assert 0 <= figures["link_overhead_s"] < 1e-5

@@ -183,7 +183,7 @@ def test_run_folder_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
         (["--cost-only", "--validate"], "numbers"),
         (["--mode", "filled"], "--cost-only"),
         (["--mode", "fast"], "filled"),
-        (["--precision", "bf16", "--target", "fpga_1tflops"], "bf16"),
+        (["--precision", "fp16", "--target", "fpga_1tflops"], "fp16"),
         (["--at", "stem=fpga:0", "--target", "fpga_1tflops"], "no layer"),
         (["--at", "step=fpga:77", "--target", "fpga_1tflops"], "fpga:77"),
         (["--at", "step"], "LAYER=DEVICE"),

@@ -12,6 +12,7 @@ from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.place import Device, HostNetwork, Links, Network, Target, guess, place
+from ampc.place.bound import bound_of, together
 from ampc.place.cost import estimate
 from ampc.place.exact import simple_bound, solvable, solve
 from ampc.place.loads import Loads
@@ -154,6 +155,12 @@ def test_balanced_is_the_best_of_all_placements(case: str, memory: str) -> None:
     except AmpError:
         limit = float("inf")
     best = min(objective for fits, busiest, objective in every if fits and busiest <= limit * (1 + 1e-5))
+    bound = bound_of(problem)
+    assert simple_bound(problem) <= min(objective for _, _, objective in every) * (1 + 1e-9)
+    assert bound.busiest_s <= min(busiest for _, busiest, _ in every) * (1 + 1e-9)
+    fitting = sorted(objective for fits, _, objective in every if fits)
+    for known in (fitting[0], fitting[len(fitting) // 8], fitting[-1]):
+        assert simple_bound(problem, known) <= min(known, fitting[0]) * (1 + 1e-9)
     assert again[0]
     assert again[2] == pytest.approx(best, rel=1e-5)
     assert found.instances_per_s == pytest.approx(1 / again[1], rel=1e-4)
@@ -207,3 +214,32 @@ def test_nothing_falls_below_the_bounds() -> None:
 def test_the_same_problem_gives_the_same_placement() -> None:
     for t in TARGETS.values():
         assert place(PROGRAMS["fork"], t) == place(PROGRAMS["fork"], t)
+
+
+def test_the_bound_counts_the_messages_that_a_large_unit_can_not_avoid() -> None:
+    """Two heavy units of equal work, which a device of their own each would serve best, exchange much: work alone says nothing of that."""
+    problem = fine(PROGRAMS["steps"], target("full", 3, 1e12))
+    found, work_s = bound_of(problem), problem.seconds.min(axis=1)
+    assert found.busiest_s > 1.1 * max(float(work_s.max()), float(work_s.sum()) / 3)
+    assert place(PROGRAMS["steps"], problem.target).gap == 0
+
+
+def test_devices_that_lie_apart_are_placed_as_well_as_a_program_without_links_allows() -> None:
+    """On sixteen devices in a mesh the program with links is too large for the solver; the one without proves that nothing is better."""
+    graph = compiled(CHAIN.format(width=256, twice=512))
+    mesh = target("mesh", 16, 1e11, columns=4)
+    problem = fine(graph, mesh)
+    assert solvable(problem) and not problem.wires.shared
+    found = place(graph, mesh)
+    assert found.gap <= 0.01
+    assert found.instances_per_s >= place(graph, mesh, "round_robin").instances_per_s
+
+
+def test_units_that_would_take_longer_apart_than_all_together_share_a_device() -> None:
+    """Over slow links nothing is worth sending: one device with everything is the best there is, and that is proven."""
+    graph, slow = PROGRAMS["fork"], target("full", 3, 1e6)
+    problem = fine(graph, slow)
+    known = Loads(problem, [0] * len(problem.units)).score()[2]
+    assert len(set(together(problem, float("inf")))) == len(problem.units)
+    assert len(set(together(problem, known))) < len(problem.units)
+    assert place(graph, slow).gap <= 1e-3

@@ -111,6 +111,15 @@ WRONG = [
         "AMP503: `devices[0].matrix_flops_per_s` of `t.toml` must be a table by precision, got a number "
         "(write `matrix_flops_per_s = { fp32 = 1e12 }`, with `bf16` or `fp16` beside it where the hardware has them)",
     ),
+    (
+        GOOD.replace('"shared"', '"ring"') + "level = [{ bytes_per_s = 1e9, latency_s = 0 }]",
+        "AMP503: `links.level` of `t.toml` belongs to the topology `tree`, not `ring` (remove `level`)",
+    ),
+    (
+        GOOD.replace('"shared"', '"tree"\nbranching = 2') + "[[links.level]]\nbytes_per_s = -1\nlatency = 1e-6",
+        "AMP503: `t.toml` has an unknown key `links.level[0].latency` (did you mean `latency_s`?)",
+    ),
+    (GOOD.replace('"shared"', '"tree"\nbranching = 2') + "level = 3", "AMP503: `links.level` of `t.toml` must be a list of tables"),
     (GOOD.replace("{ fp32 = 80e9 }", "{ bf16 = 80e9 }"), "AMP503: `t.toml` lacks the key `devices[0].matrix_flops_per_s.fp32`"),
     (
         GOOD.replace("{ fp32 = 80e9 }", "{ fp32 = 80e9, fp31 = 1e9 }"),
@@ -280,3 +289,15 @@ def test_a_target_from_a_manifest_is_checked_again() -> None:
     target: Target = load_target("cpu-2")
     poor = msgspec.structs.replace(target, links=msgspec.structs.replace(target.links, bytes_per_s=0.0))
     assert [d.code for d in verify_target(poor, "$.target")] == ["AMP504"]
+
+
+def test_of_very_many_mistakes_the_first_are_told() -> None:
+    with pytest.raises(AmpError) as caught:
+        parse_target(GOOD.replace("[links]", GOOD[GOOD.index("[[devices]]") : GOOD.index("[links]")].replace("count = 2", "count = 5000") + "[links]"), "t.toml")
+    (one,) = caught.value.diagnostics
+    assert one.message == "two devices of `t.toml` are called `core:0`, `core:1`"
+    links = "".join(f'[[links.link]]\nfrom = "core:0"\nto = "no{i}"\n' for i in range(100))
+    with pytest.raises(AmpError) as caught:
+        parse_target(GOOD.replace('"shared"', '"links"') + links, "t.toml")
+    assert len(caught.value.diagnostics) == 20
+    assert caught.value.diagnostics[-1].notes == ("80 more mistakes like these",)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampc.diagnostics import AmpError
-from ampc.place import GivenLink, HostNetwork, Links, Network, Target, load_target, resized
+from ampc.place import GivenLink, HostNetwork, Level, Links, Network, Target, load_target, resized
 from ampc.place.target import verify_target
 
 BASE = load_target("fpga_1tflops")
@@ -136,3 +136,12 @@ def test_resized_keeps_the_kind_of_network() -> None:
         resized(BASE, 0)
     with pytest.raises(AmpError, match="lists its links"):
         resized(target("links", 2, link=(GivenLink("d0", "d1", 1e9, 1e-6),)), 3)
+
+
+def test_links_of_a_tree_may_differ_by_level() -> None:
+    levels = (Level(1e8, 2e-6), Level(1e7, 3e-6))
+    network = Network(target("tree", 32, branching=2, level=levels))  # five levels, and two of them told
+    rates = [network.links[i].bytes_per_s for i in network.path(0, 31)]
+    assert rates == [2e9, 1e8, 1e7, 1e7, 1e7, 1e7, 1e7, 1e7, 1e8, 2e9]
+    assert network.latency_s(0, 2) == pytest.approx(2 * (1e-6 + 2e-6))
+    assert [network.links[i].name for i in network.path(0, 2)][1:3] == ["switch 1.0 -> switch 2.0", "switch 2.0 -> switch 1.1"]

@@ -9,7 +9,7 @@ from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, AnyNode, Loss
-from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, terms
+from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, precision_of, terms
 from ampc.place.target import NOTHING, Handling
 from ampc.place.work import handling, memory_bytes, product_flops, product_sides
 from ampc.source import bundled_models, read_source, remember
@@ -38,7 +38,6 @@ def test_a_matrix_product_is_apart_from_the_rest() -> None:
     assert (term.axis, term.matrix_fwd, term.matrix_bwd, term.vector_fwd) == ("", 2 * 256 * 128, 4 * 256 * 128, 128)
     assert term.bytes_fwd == 4 * (256 + 128)
     assert product_flops(graph, step) == (2 * 256 * 128,)
-    assert terms(graph, step, "bf16")[0].bytes_fwd == 2 * (256 + 128)
 
 
 def test_what_fires_together_leaves_out_what_the_engine_leaves_out() -> None:
@@ -158,18 +157,33 @@ def test_a_message_pays_its_share_of_a_firing() -> None:
 
 
 @pytest.mark.long
-def test_a_precision_changes_rates_messages_and_memory() -> None:
+def test_a_precision_changes_rates_and_memory_and_what_is_sent_stays_float32() -> None:
     graph = list_reduction(hidden=128)
     mesh = load_target("fpga_mesh_4x4")
+    mesh = msgspec.structs.replace(mesh, links=msgspec.structs.replace(mesh.links, bytes_per_s=1e12))  # links carry as much either way
     single, half = place(graph, mesh, precision="fp32"), place(graph, mesh, precision="bf16")
     assert half.instances_per_s > 1.3 * single.instances_per_s
     layer = graph.layer["step"]
     parameters = 256 * 128 + 128
     assert memory_bytes(layer, graph.train) == parameters * 16
-    assert memory_bytes(layer, graph.train, "bf16") == parameters * 12
-    assert estimate(graph, guess(graph), "fp16").messages[layer_node(graph, "step").id, 0][1] == 256
-    with pytest.raises(AmpError, match=r"AMP506.*target `cpu-2` states no bf16 rate for `core:0`, `core:1`"):
-        place(graph, load_target("cpu-2"), precision="bf16")
+    assert memory_bytes(layer, graph.train, "bf16") == parameters * (16 + 2)  # rounded for products; weights and gradients stay float32
+    assert estimate(graph, guess(graph), "bf16").messages == estimate(graph, guess(graph)).messages
+    with pytest.raises(AmpError, match=r"AMP506.*target `cpu-2` states no fp16 rate for `core:0`, `core:1`"):
+        place(graph, load_target("cpu-2"), precision="fp16")
+
+
+def test_a_program_of_bf16_products_is_estimated_by_the_rate_that_the_target_states() -> None:
+    from ampc.place import placement_report
+
+    plain = list_reduction(hidden=128)
+    graph = msgspec.structs.replace(plain, train={**plain.train, "precision": "bf16"})
+    fast = load_target("fpga_1tflops")
+    slow = msgspec.structs.replace(fast, devices=tuple(msgspec.structs.replace(d, matrix_flops_per_s={"fp32": 1e12}) for d in fast.devices))
+    assert (precision_of(graph, fast), precision_of(graph, slow), precision_of(plain, fast)) == ("bf16", "fp32", "fp32")
+    for target, missing in ((fast, ""), (slow, "bf16")):
+        placed = place(graph, target, "round_robin", precision=precision_of(graph, target))
+        found = placement_report(graph, target, placed, guess(graph))
+        assert (found["precision"], found["missing_rate"]) == (placed.precision, missing) == (precision_of(graph, target), missing)
 
 
 def test_a_device_that_batches_little_pays_more_for_small_products() -> None:
@@ -227,3 +241,16 @@ def test_a_device_counts_handling_only_where_it_states_what_it_costs() -> None:
     assert told.handling_s(work) == pytest.approx(2e-9 + 3e-8 + 4e-10 + 1e-6 + 2 * 2 * (100 + 2) / 1e9)
     assert told.calls_s(1e3, 50.0, 3.0) == pytest.approx(1e3 / 1e9 + 2 * 2 * (50 + 2 * 3) / 1e9 + 3e-6)
     assert work + work == work * 2
+
+
+def test_small_products_are_of_float32_on_a_cpu_as_the_engine_makes_them() -> None:
+    from ampc.place.problem import HALF_MULTIPLICATIONS, HALF_ROWS, made_of
+    from ampc.runtime import half
+
+    assert (HALF_ROWS, HALF_MULTIPLICATIONS) == (half.FEW_ROWS, half.SMALL)
+    core = msgspec.structs.replace(DEVICE, messages_per_firing=64)
+    tile = msgspec.structs.replace(core, kind="fpga")
+    small, large = (estimate(g, guess(g)).nodes[layer_node(g, "step").id] for g in (list_reduction(hidden=32), list_reduction(hidden=512)))
+    assert [made_of(c, d, "bf16") for c in (small, large) for d in (core, tile)] == ["fp32", "bf16", "bf16", "bf16"]
+    assert made_of(large, msgspec.structs.replace(core, messages_per_firing=8), "bf16") == "fp32"
+    assert made_of(large, core, "fp32") == "fp32"

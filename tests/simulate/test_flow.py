@@ -121,4 +121,4 @@ def test_no_instance_and_a_missing_precision_are_refused() -> None:
     data = dataset(graph, random_rows(graph, 1, seed=0))
     recorded = [record(plan, initial_parameters(graph, 0), instance_of(data, graph, 0))]
     with pytest.raises(AmpError, match="AMP506"):
-        flow_of(plan, recorded, on, precision="bf16")
+        flow_of(plan, recorded, on, precision="fp16")

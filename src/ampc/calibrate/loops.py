@@ -5,14 +5,19 @@ Each repeats its work inside, so that the call itself does not count.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit, types
 
 from ampc.runtime.native import (
-    ENTRY, F0, F1, JIT, at, ensure, flush_denormals, gemm, load_acquire, pause, pointer, put, restore_denormals, sigmoid, store_release, tanh,
+    ENTRY, F0, F1, JIT, at, ensure, flush_denormals, gemm, gemm_half, load_acquire, pause, pointer, put, restore_denormals, sigmoid, store_release,
+    tanh,
 )  # fmt: skip
+
+from ampc.runtime.half import to_half
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -42,6 +47,38 @@ def products(F, G, rows, k, n, repeats):
         gemm(f, g, 0, 0, 1, rows, k, n, F1, y, n, w, n, F0, dx, k)
         gemm(f, g, 0, 1, 0, k, n, rows, F1, 0, k, y, n, F1, dw, n)
     restore_denormals(control)
+
+
+def _products_half(F, G, rows, k, n, repeats):
+    """The same with bf16 factors, as `runtime.half` makes them: weights are rounded already, rows and gradients before each product.
+
+    F: as above, then as 16-bit words x [rows, k], w [k, n] and the gradients [rows, n].
+    """
+    control = flush_denormals()
+    f = pointer(F)
+    w = rows * k
+    y = w + k * n
+    dx = y + rows * n
+    dw = dx + rows * k
+    x_half = 2 * (dw + k * n)
+    w_half = x_half + rows * k
+    y_half = w_half + k * n
+    for _ in range(repeats):
+        to_half(f, x_half, 0, rows * k)
+        gemm_half(f, 0, 0, rows, n, k, F1, x_half, k, w_half, n, F0, y, n)
+        to_half(f, y_half, y, rows * n)
+        gemm_half(f, 0, 1, rows, k, n, F1, y_half, n, w_half, n, F0, dx, k)
+        to_half(f, x_half, 0, rows * k)
+        gemm_half(f, 1, 0, k, n, rows, F1, x_half, k, y_half, n, F1, dw, n)
+    restore_denormals(control)
+
+
+@functools.cache
+def products_half() -> Callable[..., None]:
+    """Return the compiled loop. Only where `blas.half_lacks` finds nothing: the products' address is MKL's."""
+    ensure(("gemm_half", "to_half"))
+    found: Callable[..., None] = _compiled(_F, _I, _n, _n, _n, _n)(_products_half)
+    return found
 
 
 @_compiled(_F, _n, _n)
@@ -86,4 +123,4 @@ def exchange(F, G, side, n, first, rounds):
         store_release(flag, 0, 2 * r + side + 1)
 
 
-__all__ = ["elementwise", "exchange", "products", "stream"]
+__all__ = ["elementwise", "exchange", "products", "products_half", "stream"]

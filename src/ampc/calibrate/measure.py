@@ -27,6 +27,8 @@ ROUNDS, FEWEST = 7, 3
 SHAPES = ((16, 16), (64, 10), (64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
 """Inputs and outputs of the layers whose products are timed."""
 ROWS = (1, 4, 16, 64, 256)
+HALF_SHAPES = ((256, 256, 64), (400, 200, 64), (512, 1280, 50), (784, 784, 64))
+"""Inputs, outputs and rows of products that the engine makes of bf16 factors."""
 GATE = 4096
 """Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
 WORKING_SETS = {"memory_bytes_per_s": 256 << 10, "memory_middle": 4 << 20, "memory_large": 128 << 20}
@@ -80,6 +82,7 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
     say("compiling")
     products = _Products(cores, 0.3 * slot)
     single = [_Loop(cores, slot * share, *work) for share, work in zip((0.05, 0.04, 0.04, 0.08), _single_loops())]
+    halves = _Halves(cores, 0.06 * slot) if blas.half_lacks() is None else None
     handled = handling.Handling(0.3 * slot)
     crossing = _Crossing(0.2 * slot) if cores > 1 else None
     began = time.perf_counter()
@@ -91,6 +94,8 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
         say(f"round {r + 1} of {ROUNDS}")
         found = dict(zip(("product_flops_per_s", "product_half_rows", "matrix_half_columns"), products.sample()))
         found |= {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
+        if halves is not None:
+            found["half_speed"] = halves.sample()
         passes.append(handled.sample())
         if crossing is not None:
             told = _handled(passes[-1:], {name: [*samples.get(name, []), value] for name, value in found.items()})
@@ -130,6 +135,7 @@ _WORDS = {
     "product_half_rows": ("rows at half of that rate", "rows"),
     "matrix_flops_per_s": ("matrix products of many rows, in the engine", "FLOP/s"),
     "matrix_half_rows": ("rows at half of that rate", "rows"),
+    "half_speed": ("products of bf16 factors, against float32", "times"),
     "matrix_half_columns": ("columns at half of that rate", "columns"),
     "instance_overhead_s": ("an instance", "s"),
     "value_overhead_s": ("a value that a firing looks for", "s"),
@@ -239,14 +245,34 @@ class _Products:
         return float(np.median([a / b for a, b in pairs])) if len(loop.arrays) > 1 else 1.0
 
 
+class _Halves:
+    """Products of bf16 factors beside the same of float32."""
+
+    def __init__(self, cores: int, seconds: float) -> None:
+        each = seconds / len(HALF_SHAPES) / 2
+        self.pairs = [
+            (_Loop(cores, each, _product(k, n, m), _operands(k, n, m)), _Loop(cores, each, _half_product(k, n, m), _operands(k, n, m, halves=True)))
+            for k, n, m in HALF_SHAPES
+        ]
+
+    def sample(self) -> float:
+        """Return how many times as fast bf16 is, the median of all shapes."""
+        return float(np.median([single.sample() / half.sample() for single, half in self.pairs]))
+
+
+def _half_product(k: int, n: int, rows: int) -> Callable[[Any, int], None]:
+    return lambda arrays, repeats: loops.products_half()(*arrays, rows, k, n, repeats)
+
+
 def _product(k: int, n: int, rows: int) -> Callable[[Any, int], None]:
     return lambda arrays, repeats: loops.products(*arrays, rows, k, n, repeats)
 
 
-def _operands(k: int, n: int, rows: int) -> Callable[[], Any]:
+def _operands(k: int, n: int, rows: int, halves: bool = False) -> Callable[[], Any]:
     def make() -> Any:
         x, w = np.full(rows * k, 0.5, np.float32), np.full(k * n, 1e-3, np.float32)
-        return np.concatenate([x, w, np.zeros(rows * n + rows * k + k * n, np.float32)]), np.zeros(8, np.int64)
+        more = (rows * k + k * n + rows * n) // 2 + 1 if halves else 0
+        return np.concatenate([x, w, np.zeros(rows * n + rows * k + k * n + more, np.float32)]), np.zeros(8, np.int64)
 
     return make
 

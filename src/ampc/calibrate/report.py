@@ -60,8 +60,13 @@ def target_text(c: Calibration) -> str:
     def line(key: str, name: str, otherwise: float = 0.0) -> str:
         found = known.get(name)
         value = found.median if found else otherwise
-        text = f"{{ fp32 = {_toml(value)} }}" if key == "matrix_flops_per_s" else _toml(value)
-        return f"{key + ' = ' + text:42}# {_remark(found)}"
+        return f"{key + ' = ' + _toml(value):42}# {_remark(found)}"
+
+    def rates() -> str:
+        single, half = known["matrix_flops_per_s"], known.get("half_speed")
+        more = f", bf16 = {_toml(single.median * half.median)}" if half else ""
+        remark = _remark(single) + (f"; bf16 {half.median:.3g} times as fast, {_remark(half)}" if half else "; no products of bf16 here")
+        return f"{f'matrix_flops_per_s = {{ fp32 = {_toml(single.median)}{more} }}':42}# {remark}"
 
     lines = [
         f"{MARK} on {today}: {processor()}, {c.cores} {_cores(c)}, {c.provider}, {c.seconds:.0f} s.",
@@ -74,7 +79,7 @@ def target_text(c: Calibration) -> str:
         'name = "core"',
         'kind = "cpu"',
         f"count = {c.cores}",
-        line("matrix_flops_per_s", "matrix_flops_per_s"),
+        rates(),
         line("matrix_half_rows", "matrix_half_rows"),
         line("matrix_half_columns", "matrix_half_columns"),
         line("product_overhead_s", "product_overhead_s"),
@@ -124,7 +129,7 @@ def processor() -> str:
 
 def shown(value: float, unit: str) -> str:
     """Return a figure as people write it: `82.8 GFLOP/s`, `1.2 µs`, `3.4 rows`."""
-    if unit in ("rows", "columns"):
+    if unit in ("rows", "columns", "times"):
         return f"{value:.3g} {unit}"
     if unit == "s":
         for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):

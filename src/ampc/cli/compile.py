@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,7 @@ from ampc.diagnostics import AmpError, error, printable
 if TYPE_CHECKING:
     from ampc.compiler import Compilation, FactorsOf
     from ampc.ir.graph import Graph
-    from ampc.place import Placement, Statistics, Target
+    from ampc.place import Statistics, Target
     from ampc.place.factors import Factors
 
 
@@ -28,8 +29,8 @@ class Emit(StrEnum):
     manifest = "manifest"
 
 
-OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP510", "AMP514", "AMP516")
-"""Mistakes in the values of `--set`, `--disable-pass`, `--strategy`, `--at`, `--split` and `--replicas`: the command is wrong, not the model."""
+OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP506", "AMP510", "AMP514", "AMP516")
+"""Mistakes in the values of `--set`, `--disable-pass`, `--precision`, `--strategy`, `--at`, `--split`, `--replicas`: the command is wrong."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -54,6 +55,16 @@ ReplicasOption = Annotated[
     typer.Option(
         "--replicas", metavar="auto[:N]|LAYER=N", help="Replicate layers: those that are the bottleneck into at most N copies, or LAYER into N.",
     ),
+]
+class Precision(StrEnum):
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp16 = "fp16"
+
+
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option("--precision", help="Of matrix products: which rates of the target hold. Default: the program's setting, if the target has it."),
 ]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="RUN_DIR", help="Nodes cost what the profile of an earlier run of this program measured.")
@@ -116,7 +127,7 @@ def compile_command(
 def compile_model(
     model: str, *, target: str | None = None, sets: list[str] | None = None, strategy: str = "balanced", data: str | None = None,
     disable: list[str] | None = None, stop_after: str = "place", at: list[str] | None = None, split: list[str] | None = None,
-    replicas: list[str] | None = None, profile: str | None = None, known: dict[bytes, Placement] | None = None,
+    replicas: list[str] | None = None, profile: str | None = None,
 ) -> Compilation:
     """Compile as the command line asks; other verbs share it."""
     from ampc import place
@@ -127,13 +138,19 @@ def compile_model(
     where, (parts, columns), (copies, dealt) = parse_at(at or []), parse_changes("--split", split), parse_changes("--replicas", replicas)
     factors = factors_from(profile, bool(split or replicas))
     hardware = (place.load_target(target) if target is not None else place.this_machine()) if stop_after == "place" else None
-    try:
+    with wrong_options():
         return compile_source(
             read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
             stop_after=stop_after, at=where, parts=parts, copies=copies, columns=columns, replicas=dealt, factors=factors,
-            known=known,
-            on_stage=_say_stage if OUTPUT.verbose else lambda stage, seconds: None,
+            on_stage=say_stage if OUTPUT.verbose else lambda stage, seconds: None,
         )
+
+
+@contextlib.contextmanager
+def wrong_options() -> Iterator[None]:
+    """Within it, errors that are of the values of options have the exit code of a wrong command."""
+    try:
+        yield
     except AmpError as e:
         if all(d.code in OF_OPTIONS for d in e.diagnostics):
             raise AmpError(e.diagnostics, exit_code=2) from None
@@ -286,20 +303,25 @@ def placement_table(done: Compilation) -> str:
 
 MOST_LINKS = 4
 MOST_DEVICES = 64
+FEW_DEVICES = 16
+"""So many are all listed; of more those that have something to do."""
 
 
 def placement_text(report: dict[str, Any]) -> str:
     """Return a report of a placement as lines."""
     most = 1 / report["predicted_instances_per_s"] if report["predicted_instances_per_s"] else 1.0
-    shown = [d for d in report["devices"] if len(report["devices"]) <= MOST_DEVICES or d["nodes"]][:MOST_DEVICES]
+    used = [d for d in report["devices"] if d["nodes"]]
+    shown = (report["devices"] if len(report["devices"]) <= FEW_DEVICES else used)[:MOST_DEVICES]
     width = max((len(printable(d["name"])) for d in shown), default=0)
     lines = [
-        f"{printable(d['name']):{width}}  {100 * d['busy_s'] / most:4.0f} % busy  {1e6 * d['busy_s']:10.1f} µs an instance  "
+        f"{printable(d['name']):{width}}  {100 * d['busy_s'] / most:4.0f} % busy  {1e6 * d['busy_s']:11.3f} µs an instance  "
         f"{d['memory_bytes']:>12,} bytes  {len(d['nodes']):4} nodes  {', '.join(d['layers']) or '-'}"
         for d in shown
     ]
     if len(shown) < len(report["devices"]):
-        lines.append(f"... and {len(report['devices']) - len(shown)} more devices")
+        idle = len(report["devices"]) - len(used)
+        parts = [f"{len(used) - len(shown)} more devices"] * (len(shown) < len(used)) + [f"{idle} that have nothing to do"] * (idle > 0)
+        lines.append(f"... and {' and '.join(parts)}")
     lines += [
         f"link {printable(x['name'])}  {100 * x['busy_s'] / most:4.0f} % busy  {x['bytes']:,.0f} bytes in {x['messages']:,.1f} messages an instance"
         for x in report["links"][:MOST_LINKS]
@@ -307,11 +329,19 @@ def placement_text(report: dict[str, Any]) -> str:
     if len(report["links"]) > MOST_LINKS:
         lines.append(f"... and {len(report['links']) - MOST_LINKS} links that are less busy")
     lines.append(
-        f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {printable(report['target'])} ({report['strategy']}), "
+        f"predicted {report['predicted_instances_per_s']:,.0f} instances/s on {printable(report['target'])} ({report['strategy']}"
+        + _rates(report) + "), "
         f"bottleneck {printable(report['bottleneck'])}, {report['crossing_messages']:.1f} messages between devices an instance, "
         f"at most {100 * report['gap']:.1f} % from the best"
     )
     return "\n".join(lines) + "\n"
+
+
+def _rates(report: dict[str, Any]) -> str:
+    """Return which rates an estimate takes, where that is not a matter of course."""
+    if report["missing_rate"]:
+        return f", {report['precision']} rates: the target states none for {report['missing_rate']}"
+    return f", {report['precision']}" if report["precision"] != "fp32" else ""
 
 
 def _dump(done: Compilation, folder: Path) -> None:
@@ -328,7 +358,7 @@ def _dump(done: Compilation, folder: Path) -> None:
     note(f"{len(done.graphs)} graphs in {folder}")
 
 
-def _say_stage(stage: str, seconds: float) -> None:
+def say_stage(stage: str, seconds: float) -> None:
     from ampc.compiler import STAGES
 
     note(f"[{STAGES.index(stage) + 1}/{len(STAGES)}] {stage:7} {seconds:6.2f} s")
@@ -394,5 +424,5 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compile_model", "emitted", "factors_from", "parse_at", "parse_changes", "parse_sets", "placement_table", "placement_text",
-    "register", "statistics_from",
+    "register", "say_stage", "statistics_from", "wrong_options",
 ]

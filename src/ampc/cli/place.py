@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ampc.cli.compile import (
-    AtOption, DisableOption, ProfileOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption, compile_model, factors_from,
-    parse_at, parse_changes, placement_text, statistics_from,
+    AtOption, DisableOption, Precision, PrecisionOption, ProfileOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption,
+    compile_model, factors_from, parse_at, parse_changes, placement_text, say_stage, statistics_from, wrong_options,
 )  # fmt: skip
 from ampc.cli.errors import OUTPUT
 from ampc.diagnostics import AmpError, error, printable
@@ -17,6 +19,9 @@ from ampc.diagnostics import AmpError, error, printable
 if TYPE_CHECKING:
     from ampc.compiler import Compilation
     from ampc.place import Placement
+
+    Placing = Callable[[str, list[str] | None, list[str] | None], Compilation]
+    """Strategy, `--split` and `--replicas` -> the program as it is placed with them."""
 
 COMPARED: dict[str, tuple[str, list[str] | None, list[str] | None]] = {
     "round_robin": ("round_robin", None, None), "manual": ("manual", None, None), "balanced": ("balanced", None, None),
@@ -43,6 +48,7 @@ def place_command(
     sets: SetOption = None,
     disable: DisableOption = None,
     profile: ProfileOption = None,
+    precision: PrecisionOption = None,
     out: Annotated[str | None, typer.Option("-o", "--output", metavar="DIR", help="Write the compiled folder with this placement.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model there that was compiled from another file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
@@ -54,11 +60,7 @@ def place_command(
         message = "`--compare` shows all strategies; `-o`, `--strategy`, `--split`, `--replicas` and `--profile` are for one"
         raise error("AMP903", message, help="leave one of them out", exit_code=2)
 
-    known: dict[bytes, Placement] = {}  # of `--compare`: several rows try the same
-
-    def placed(strategy: str, split: list[str] | None, replicas: list[str] | None) -> Compilation:
-        return _placed(program, target, strategy, at, split, replicas, data, sets, disable, profile, known)
-
+    placed = _placing(program, target, at, data, sets, disable, profile, precision)
     if compare:
         rows = [_row(name, placed, *how) for name, how in COMPARED.items()]
         print(json.dumps(rows, indent=1) if as_json else _table(rows), end="\n" if as_json else "")
@@ -77,41 +79,52 @@ def place_command(
         print(printable(report["folder"]))
 
 
-def _placed(
-    program: str, target: str | None, strategy: str, at: list[str] | None, split: list[str] | None, replicas: list[str] | None, data: str | None,
-    sets: list[str] | None, disable: list[str] | None, profile: str | None, known: dict[bytes, Placement],
-) -> Compilation:  # fmt: skip
-    from ampc.manifest import is_manifest_path
+def _placing(
+    program: str, target: str | None, at: list[str] | None, data: str | None, sets: list[str] | None, disable: list[str] | None,
+    profile: str | None, precision: Precision | None,
+) -> Placing:  # fmt: skip
+    """Return what places the program by a strategy, with `--split` and `--replicas`: it and its data are read once, for all that follow.
 
+    A manifest is placed on its own target if none is given, with what it knows of its data if none are given.
+    """
+    from ampc.compiler import opened, place_on
+    from ampc.manifest import is_manifest_path, load
+    from ampc.place import load_target, this_machine
+
+    sources = None
     if is_manifest_path(program):
         if sets or disable:
             message = "`--set` and `--disable-pass` are for a model; a manifest's graph is made already"
             raise error("AMP903", message, help="name the `.amp` file", exit_code=2)
-        return _again(program, target, strategy, at, split, replicas, data, profile, known)
-    return compile_model(
-        program, target=target, sets=sets, strategy=strategy, data=data, disable=disable, at=at, split=split, replicas=replicas, profile=profile,
-        known=known,
-    )  # fmt: skip
+        manifest = load(program)
+        done, sources = opened(manifest), manifest.sources
+        hardware = manifest.target if target is None else load_target(target)
+    else:
+        manifest = None
+        hardware = this_machine() if target is None else load_target(target)
+        done = compile_model(program, sets=sets, disable=disable, stop_after="passes")
+    where = parse_at(at or [])
+    assert done.graph is not None
+    seen = manifest.statistics if manifest is not None and data is None else statistics_from(data)(done.graph)
+    known: dict[bytes, Placement] = {}  # several rows of `--compare` try the same
+
+    def placed(strategy: str, split: list[str] | None, replicas: list[str] | None) -> Compilation:
+        (parts, columns), (copies, dealt) = parse_changes("--split", split), parse_changes("--replicas", replicas)
+        factors, began = factors_from(profile, bool(split or replicas)), time.perf_counter()
+        with wrong_options():
+            found = place_on(
+                done, hardware, seen, sources=sources, strategy=strategy, at=where, parts=parts, copies=copies, columns=columns, replicas=dealt,
+                factors=factors, known=known,
+                precision=None if precision is None else precision.value,
+            )  # fmt: skip
+        if OUTPUT.verbose:
+            say_stage("place", time.perf_counter() - began)
+        return found
+
+    return placed
 
 
-def _again(
-    program: str, target: str | None, strategy: str, at: list[str] | None, split: list[str] | None, replicas: list[str] | None, data: str | None,
-    profile: str | None, known: dict[bytes, Placement],
-) -> Compilation:  # fmt: skip
-    """Place the graph of a manifest anew: on its own target if none is given, with what it knows of its data if none are given."""
-    from ampc.compiler import place_again
-    from ampc.manifest import load
-    from ampc.place import load_target
-
-    (parts, columns), (copies, dealt) = parse_changes("--split", split), parse_changes("--replicas", replicas)
-    return place_again(
-        load(program), target=None if target is None else load_target(target), strategy=strategy, at=parse_at(at or []),
-        statistics=None if data is None else statistics_from(data), parts=parts, copies=copies, columns=columns,
-        replicas=dealt, factors=factors_from(profile, bool(split or replicas)), known=known,
-    )  # fmt: skip
-
-
-def _row(name: str, placed: Any, strategy: str, split: list[str] | None, replicas: list[str] | None) -> dict[str, Any]:
+def _row(name: str, placed: Placing, strategy: str, split: list[str] | None, replicas: list[str] | None) -> dict[str, Any]:
     """Return one line of the comparison; a strategy that cannot place the program says why."""
     from ampc.artefact import placement_report
 
@@ -121,6 +134,7 @@ def _row(name: str, placed: Any, strategy: str, split: list[str] | None, replica
         if any(d.code not in ("AMP511", "AMP512", "AMP513") for d in e.diagnostics):
             raise
         return {"name": name, "error": f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"}
+    assert done.manifest is not None
     report = placement_report(done.manifest.placement, done.manifest)
     return {
         "name": name, "predicted_instances_per_s": report["predicted_instances_per_s"], "bottleneck": report["bottleneck"], "gap": report["gap"],

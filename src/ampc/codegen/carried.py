@@ -14,14 +14,14 @@ from ampc.place.target import NUMBER_BYTES, Device, Handling, Precision
 from ampc.place.work import Term, handling, looks, needed, product_flops, product_sides, terms
 
 
-def segment_terms(plan: Plan, segment: Segment, precision: Precision = "fp32", folding: bool = True) -> list[tuple[AnyNode, Term]]:
+def segment_terms(plan: Plan, segment: Segment, folding: bool = True) -> list[tuple[AnyNode, Term]]:
     """Return what one token of a segment costs, each term with the node by which its axis is to be understood."""
     inside = {n.id for n in segment.nodes}
     found = [
         (n, t) for n in segment.nodes
-        for t in (*terms(plan.graph, n, precision, inside, folding), *handling(plan.graph, n, precision, inside, folding))
+        for t in (*terms(plan.graph, n, inside, folding), *handling(plan.graph, n, inside, folding))
     ]  # fmt: skip
-    return found + _carried(plan, segment, inside, NUMBER_BYTES[precision])
+    return found + _carried(plan, segment, inside)
 
 
 def term_seconds(term: Term, device: Device, precision: Precision = "fp32") -> tuple[float, float]:
@@ -40,7 +40,7 @@ def calls_seconds(
     return forward, 2 * forward
 
 
-def _carried(plan: Plan, segment: Segment, inside: set[int], size: int) -> list[tuple[AnyNode, Term]]:
+def _carried(plan: Plan, segment: Segment, inside: set[int]) -> list[tuple[AnyNode, Term]]:
     graph, found = plan.graph, list[tuple[AnyNode, Term]]()
     arrived = set()
     for node_id, port in segment.inputs:
@@ -53,7 +53,7 @@ def _carried(plan: Plan, segment: Segment, inside: set[int], size: int) -> list[
         bwd = float(needed(graph, is_direct(graph, ref), inside)) + float(ref in plan.needs_gradient)
         each = looks(graph, node.region, kind.rows)
         found.append((node, Term("", handled_fwd=Handling(values=each), handled_bwd=Handling(values=each * bwd))))
-        copied = Handling(copied_bytes=size * kind.cols)
+        copied = Handling(copied_bytes=NUMBER_BYTES * kind.cols)
         found.append((node, Term(kind.rows, region=_seen_from(plan, kind.rows, node.region), handled_fwd=copied, handled_bwd=copied * bwd)))
     for node in segment.nodes:
         for port, kind in enumerate(node.outputs):
@@ -61,7 +61,7 @@ def _carried(plan: Plan, segment: Segment, inside: set[int], size: int) -> list[
             if not kind.cols or reader is None or kind.rows == "*" or not _leaves(plan, (node.id, port), inside):
                 continue
             answered = float((node.id, port) in plan.needs_gradient)
-            copied = Handling(copied_bytes=size * kind.cols)
+            copied = Handling(copied_bytes=NUMBER_BYTES * kind.cols)
             region = _seen_from(plan, kind.rows, graph.region_out(node))
             each = looks(graph, node.region, kind.rows)
             found.append((node, Term("", handled_fwd=Handling(values=each), handled_bwd=Handling(values=each * answered))))

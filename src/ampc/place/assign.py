@@ -12,6 +12,7 @@ import msgspec
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
 from ampc.ir.copies import names_of
 from ampc.ir.graph import Graph
+from ampc.place.bound import bound_of
 from ampc.place.cost import estimate
 from ampc.place.factors import NONE, Factors, scaled
 from ampc.place.exact import simple_bound, solvable, solve
@@ -30,6 +31,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The rest is predicted, a mean over instances: busy seconds of each device and messages between devices; and bytes of weights, gradients,
     optimiser state and of the values of the instances in flight. `instances_per_s` is what the busiest device (`bottleneck`) or link allows;
     `bottleneck_link` is "" where that is a device. No placement has an objective (docs/placement.md) below this one's times 1 - `gap`.
+    `precision`: whose rates of matrix products the estimate takes.
     """
 
     strategy: str
@@ -43,15 +45,23 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instances_per_s: float = 0.0
     bottleneck_link: str = ""
     gap: float = 1.0
+    precision: Precision = "fp32"
+
+
+def precision_of(graph: Graph, target: Target) -> Precision:
+    """Return what the program's matrix products are made of (its setting `precision`), or fp32 where the target states no rate for that."""
+    wanted: Precision = "bf16" if graph.train.get("precision") == "bf16" else "fp32"
+    return wanted if target.has(wanted) else "fp32"
 
 
 def place(
     graph: Graph, target: Target, strategy: str = "balanced", statistics: Statistics | None = None, precision: Precision = "fp32",
-    at: Mapping[str, str] | None = None, factors: Factors = NONE,
+    at: Mapping[str, str] | None = None, factors: Factors = NONE, quick: bool = False,
 ) -> Placement:
-    """Return a placement of every node of a verified `graph` on the devices of `target`, estimated for numbers of `precision`.
+    """Return a placement of every node of a verified `graph` on the devices of `target`, estimated for products of factors of `precision`.
 
-    at: layer -> name of the device that it has to be on. factors: how much longer nodes take than estimated, from a profile.
+    at: layer -> name of the device that it has to be on. factors: how much longer nodes take than estimated, from a profile. quick: `balanced`
+    without a solver and without chance, several times as fast, and mostly as good within a few percent.
     Raises AmpError AMP506 (a device lacks the precision), AMP510 (unknown strategy), AMP511, AMP512, AMP514 and AMP515 (devices that layers ask for),
     AMP513 (memory).
     """
@@ -61,7 +71,8 @@ def place(
     graph = pinned_at(graph, at or {})
     target.require(precision)
     cost = scaled(estimate(graph, statistics or guess(graph), precision), factors)
-    problem, chosen, bound_s = STRATEGIES[strategy](Problem(graph, target, cost))
+    given = Problem(graph, target, cost)
+    problem, chosen, bound_s = balanced(given, quick) if strategy == "balanced" else STRATEGIES[strategy](given)
     check_memory(problem, chosen)
     return _placement(problem, strategy, chosen, bound_s)
 
@@ -69,10 +80,9 @@ def place(
 def fastest(
     graph: Graph, target: Target, statistics: Statistics | None = None, precision: Precision = "fp32", factors: Factors = NONE
 ) -> float:  # fmt: skip
-    """Return instances/s that no placement of `graph` exceeds: all work shared out evenly, or the largest unit alone."""
+    """Return instances/s that no placement of `graph` exceeds, by the bounds that need no search."""
     problem = Problem(graph, target, scaled(estimate(graph, statistics or guess(graph), precision), factors), fine=True)
-    least = problem.seconds.min(axis=1, initial=float("inf"))
-    busiest_s = max(float(least.sum()) / problem.n_devices, float(least.max(initial=0.0)))
+    busiest_s = bound_of(problem).busiest_s
     return 1.0 / busiest_s if busiest_s > 0 else float("inf")
 
 
@@ -82,8 +92,8 @@ def _placement(problem: Problem, strategy: str, choice: Choice, bound_s: float) 
     stops = {node: choice[unit] for node, unit in problem.unit_of.items()}
     device_of = dict(sorted((stops | ways(problem.graph, stops)).items()))
     crossing = [t for pair, t in problem.traffic.items() if choice[pair[0]] != choice[pair[1]]]
-    objective = problem.objective(loads.busy_s, float(loads.link_s.max()))
-    link = int(loads.link_s.argmax())
+    objective = problem.objective(loads.busy_s, max(loads.link_s))
+    link = loads.link_s.index(max(loads.link_s))
     return Placement(
         strategy=strategy,
         devices=tuple(d.name for d in problem.target.devices),
@@ -96,6 +106,7 @@ def _placement(problem: Problem, strategy: str, choice: Choice, bound_s: float) 
         instances_per_s=rounded(1.0 / loads.busiest_s()) if loads.busiest_s() > 0 else 0.0,
         bottleneck_link=problem.wires.name(link) if loads.link_s[link] > loads.busy_s.max() else "",
         gap=round(max(0.0, 1.0 - bound_s / objective), 4) if objective > 0 else 0.0,
+        precision=problem.cost.precision,
     )
 
 
@@ -109,7 +120,8 @@ Placed = tuple[Problem, Choice, float]
 
 def round_robin(problem: Problem) -> Placed:
     """Layers in the order of the graph, to devices in turn; what owns no parameters goes where its largest traffic is."""
-    return problem, _dealt(problem), simple_bound(_fine(problem))
+    choice = _dealt(problem)
+    return problem, choice, _bound(problem, choice, _fine(problem))
 
 
 def _dealt(problem: Problem) -> Choice:
@@ -122,20 +134,23 @@ def _dealt(problem: Problem) -> Choice:
     return settle(problem, choice)
 
 
-def balanced(problem: Problem) -> Placed:
+def balanced(problem: Problem, quick: bool = False) -> Placed:
     """The best of several starts that moves and swaps improve, first of whole layers with what goes along, then of single nodes.
 
-    Where units are few, a solver finds the best of all placements. Keeps devices that layers ask for.
+    Where units are few, a solver finds the best of all placements; `quick` goes without. Keeps devices that layers ask for.
     """
     pinned = asked_for(problem)
     dealt = [pinned.get(u, d) for u, d in enumerate(_dealt(problem))]
     _limit(problem, _dealt(problem))
     starts = [longest_first(problem, pinned), along(problem, pinned), together(problem, pinned), dealt]
-    chosen, _ = _solved(problem, search(problem, starts, pinned), pinned)
+    chosen, fine = search(problem, starts, pinned), _fine(problem)
+    if not quick and not solvable(fine):
+        chosen, _ = _solved(problem, chosen, pinned)
     # Nodes without parameters leave their units where that helps: they may lie between two layers on different devices.
-    fine = _fine(problem)
     pinned = asked_for(fine)
     start = [chosen[problem.unit_of[u.nodes[0]]] for u in fine.units]
+    if quick:
+        return fine, search(fine, [start, longest_first(fine, pinned)], pinned), 0.0  # no bound is asked for
     starts = [start] if large(fine) else [start, longest_first(fine, pinned), *_on_few(problem, pinned)]
     chosen, bound_s = _solved(fine, search(fine, starts, pinned), pinned)
     return fine, chosen, bound_s
@@ -156,6 +171,12 @@ def _fine(problem: Problem) -> Problem:
     return fine
 
 
+def _bound(problem: Problem, choice: Choice, of: Problem | None = None) -> float:
+    """Return a bound of the objective, given a choice; `of`: another problem of the same program whose choices it is about."""
+    missing, _, objective = score_of(problem, choice)
+    return simple_bound(of or problem, float("inf") if missing else objective)
+
+
 def _limit(problem: Problem, dealt: Choice) -> None:
     """No placement is wanted that is slower than `round_robin`, if that fits and keeps the devices that layers ask for."""
     loads = Loads(problem, dealt)
@@ -166,7 +187,8 @@ def _limit(problem: Problem, dealt: Choice) -> None:
 def _solved(problem: Problem, chosen: Choice, pinned: Mapping[int, int]) -> tuple[Choice, float]:
     """Return the best of all choices where the problem is small enough for the solver, else one that random shakes lead to; with a bound."""
     if not solvable(problem):
-        return (chosen if large(problem) else shake(problem, chosen, pinned)), simple_bound(problem)
+        chosen = chosen if large(problem) else shake(problem, chosen, pinned)
+        return chosen, _bound(problem, chosen)
     solved = solve(problem, chosen, pinned)
     found = chosen if solved.choice is None else least(problem, [solved.choice, improve(problem, solved.choice, pinned)])
     proven = solved.bound_s >= score_of(problem, found)[2] * (1 - 1e-6)
@@ -183,7 +205,8 @@ def manual(problem: Problem) -> Placed:
     choice = [-1] * len(problem.units)
     for unit, device in asked_for(problem).items():
         choice[unit] = device
-    return problem, settle(problem, choice), simple_bound(_fine(problem))
+    choice = settle(problem, choice)
+    return problem, choice, _bound(problem, choice, _fine(problem))
 
 
 STRATEGIES: Mapping[str, Callable[[Problem], Placed]] = {"balanced": balanced, "round_robin": round_robin, "manual": manual}
@@ -237,4 +260,4 @@ def pinned_at(graph: Graph, at: Mapping[str, str]) -> Graph:
     return msgspec.structs.replace(graph, layers=layers)
 
 
-__all__ = ["STRATEGIES", "Placement", "fastest", "pinned_at", "place"]
+__all__ = ["STRATEGIES", "Placement", "fastest", "pinned_at", "place", "precision_of"]

@@ -98,7 +98,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32", together: Mapping[int, int] | None = None) -> Cost:
-    """Return the cost of a verified graph, were it computed with numbers of `precision`, as the engine computes what is on one device.
+    """Return the cost of a verified graph, were its products made of factors of `precision`, as the engine computes what is on one device.
 
     together: node id -> number of what it fires with (a segment, a device); only nodes of one number are folded into each other. Without it, all
     are taken to be together: before placement nothing else is known.
@@ -112,19 +112,19 @@ def estimate(graph: Graph, statistics: Statistics, precision: Precision = "fp32"
     messages: dict[Ref, tuple[float, float]] = {}
     arena = 0.0
     for node in graph.nodes:
-        nodes[node.id] = _node_cost(graph, node, rates, precision, inside[None if together is None else together.get(node.id)])
+        nodes[node.id] = _node_cost(graph, node, rates, inside[None if together is None else together.get(node.id)])
         where = graph.region_out(node)
         for port, t in enumerate(node.outputs):
-            count, size = rates.ref((node.id, port)), _numbers(t, rates, where) * NUMBER_BYTES[precision]
+            count, size = rates.ref((node.id, port)), _numbers(t, rates, where) * NUMBER_BYTES
             messages[node.id, port] = (count, size)
             arena += 2 * count * size
     layers = {x.name: _layer_cost(graph, x, precision) for x in graph.layers}
     return Cost(nodes, layers, messages, arena, precision)
 
 
-def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, precision: Precision, inside: Container[int]) -> NodeCost:
+def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, inside: Container[int]) -> NodeCost:
     fires = rates.node(node)
-    terms = (*work.terms(graph, node, precision, inside), *work.handling(graph, node, precision, inside))
+    terms = (*work.terms(graph, node, inside), *work.handling(graph, node, inside))
     found = [(t, fires * rates.rows(t.axis, t.region)) for t in terms]
     products, sides = work.product_flops(graph, node, inside), work.product_sides(graph, node, inside)
     # A message of few rows meets few members of a family.

@@ -1,7 +1,7 @@
 """The best choice of devices by mixed-integer programming (HiGHS, by way of SciPy), and what no choice can fall below.
 
 `solve` improves a known choice or proves that nothing is better. Its effort is bounded by branch-and-bound nodes, never by time, so that the
-same problem gives the same answer on a slow machine. `simple_bound` costs nothing and holds for any size.
+same problem gives the same answer on a slow machine. `simple_bound` holds for any size.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from ampc.place.bound import bound_of, together
 from ampc.place.loads import Loads
 from ampc.place.problem import Choice, Problem
 
@@ -18,7 +19,11 @@ MOST_CHOICES = 320
 """Units times devices up to which the solver is asked."""
 MOST_COLUMNS = 2_500
 """Variables of a program up to which it is."""
-EFFORT = 100_000_000
+FEW_COLUMNS, NEAR = 500, 2e-3
+"""Variables up to which the best is sought to the last digit; of larger programs something so near to it will do."""
+MOST_LINKED = 1_500
+"""Variables up to which a program with a variable for each two devices is solved: the linear programs of larger ones take seconds each."""
+EFFORT = 20_000_000
 """Nodes that are searched at most, times the square of the columns: about what their linear programs take."""
 
 
@@ -29,46 +34,66 @@ class Solved(msgspec.Struct, frozen=True):
     bound_s: float
 
 
-def simple_bound(problem: Problem) -> float:
-    """Return seconds that the objective of no choice falls below: all work shared out evenly, or the largest unit."""
-    least = problem.seconds.min(axis=1)
-    if not len(least):
-        return 0.0
-    mean = float(least.sum()) / problem.n_devices
-    return max(mean, float(least.max())) + problem.mean_weight * mean
+def simple_bound(problem: Problem, known_s: float = float("inf")) -> float:
+    """Return seconds that the objective of no choice falls below; known_s: that of one that fits."""
+    found = bound_of(problem, known_s)
+    return min(known_s, found.busiest_s + problem.mean_weight * found.mean_s)
 
 
 def solvable(problem: Problem) -> bool:
-    """Whether the problem is small enough for the solver."""
+    """Whether the problem is small enough for the solver, at least without links."""
+    return problem.n_devices > 1 and len(problem.units) * problem.n_devices <= MOST_CHOICES and _columns(problem, 1) <= MOST_COLUMNS
+
+
+def _columns(problem: Problem, power: int) -> int:
+    """Return the variables of a program that has devices ** power of them for each pair of units that exchange something."""
     n, m = len(problem.units), problem.n_devices
-    per_edge = m if _separable(problem) else m * m
-    return m > 1 and n * m <= MOST_CHOICES and n * m + len(problem.traffic) * per_edge <= MOST_COLUMNS
+    return n * m + len(problem.traffic) * (m if power == 1 else m * m)
 
 
 def solve(problem: Problem, known: Choice, pinned: Mapping[int, int]) -> Solved:
-    """Return a choice better than `known`, or None if the search finds none, with a lower bound of the objective of all that fit."""
+    """Return a choice better than `known`, or None if the search finds none, with a lower bound of the objective of all that fit.
+
+    Where ways differ, a program without links comes first: it is smaller by as many times as there are devices, what it proves holds with links too,
+    and often they limit nothing.
+    """
+    missing, _, at_most = Loads(problem, known).score()
+    least = simple_bound(problem, float("inf") if missing else at_most)
+    if not missing and least >= at_most * (1 - 1e-9):
+        return Solved(None, at_most)
+    if _separable(problem):
+        return _solve(_Program(problem, pinned, at_most), known, least)
+    first = _solve(_Program(problem, pinned, at_most, links=False), known, least)
+    best = first.choice or known
+    missing, _, now = Loads(problem, best).score()
+    if _columns(problem, 2) > MOST_LINKED or (not missing and first.bound_s >= now * (1 - 1e-6)):
+        return first
+    second = _solve(_Program(problem, pinned, now), best, first.bound_s)
+    return Solved(second.choice or first.choice, second.bound_s)
+
+
+def _solve(program: _Program, known: Choice, least: float) -> Solved:
+    """Solve one program; `least`: a bound that is known already."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
+    problem, scale_s = program.problem, program.scale_s
     missing, _, at_most = Loads(problem, known).score()
-    simple = simple_bound(problem)
-    if not missing and simple >= at_most * (1 - 1e-9):
-        return Solved(None, at_most)
-    program = _Program(problem, pinned, scale_s=at_most)
     if not missing:
-        program.objective_below(1.0 - 1e-7)
-        program.high[0] = min(1.0, problem.limit_s / at_most)
+        program.objective_between(least / scale_s * (1 - 1e-9), at_most / scale_s * (1 - 1e-7))
+        program.high[0] = min(at_most, problem.limit_s) / scale_s
+        program.tie(together(problem, at_most))
     rows, columns, values = program.entries
     matrix = csr_array((values, (rows, columns)), shape=(len(program.below), program.n_columns))
-    nodes = max(1, EFFORT // program.n_columns**2)
+    nodes, gap = max(1, EFFORT // program.n_columns**2), 1e-7 if program.n_columns <= FEW_COLUMNS else NEAR
     result = milp(
         program.prices, integrality=program.integral, bounds=Bounds(program.low, program.high),
-        constraints=LinearConstraint(matrix, program.above, program.below), options={"node_limit": nodes, "mip_rel_gap": 1e-7, "presolve": True},
+        constraints=LinearConstraint(matrix, program.above, program.below), options={"node_limit": nodes, "mip_rel_gap": gap, "presolve": True},
     )  # fmt: skip
     if result.status == 2:  # nothing is better, or nothing fits
-        return Solved(None, simple if missing else at_most)
+        return Solved(None, least if missing else at_most)
     dual = result.mip_dual_bound
-    bound = max(simple, float(dual) * at_most) if dual is not None and np.isfinite(dual) else simple
+    bound = max(least, float(dual) * scale_s) if dual is not None and np.isfinite(dual) else least
     bound = bound if missing else min(bound, at_most)
     if result.x is None:
         return Solved(None, bound)
@@ -86,9 +111,10 @@ def _separable(problem: Problem) -> bool:
 
 class _Program:
     """Columns: the busiest of all (0), unit u on device d (1 + u m + d), then for each pair of units that exchange something whether both are on d,
-    or (`_separable` not holding) whether one is on d and the other on d'. Seconds are in `scale_s`, so that numbers are near 1."""
+    or (`_separable` not holding) whether one is on d and the other on d'. Seconds are in `scale_s`, so that numbers are near 1. Without `links`
+    all devices of a kind are alike, wherever they are."""
 
-    def __init__(self, problem: Problem, pinned: Mapping[int, int], scale_s: float) -> None:
+    def __init__(self, problem: Problem, pinned: Mapping[int, int], scale_s: float, links: bool = True) -> None:
         self.problem, self.scale_s = problem, scale_s
         self.n, self.m = len(problem.units), problem.n_devices
         self.n_columns = 1 + self.n * self.m
@@ -97,7 +123,8 @@ class _Program:
         self.below: list[float] = []
         self.busy: list[dict[int, float]] = [{} for _ in range(self.m)]
         self.wire: dict[int, dict[int, float]] = {}
-        if _separable(problem):
+        self.links = links and not problem.wires.shared
+        if _separable(problem) or not links:
             self._pairs()
         else:
             self._arcs()
@@ -127,8 +154,16 @@ class _Program:
         self.above.append(above)
         self.below.append(below)
 
-    def objective_below(self, limit: float) -> None:
-        self.row({c: float(p) for c, p in enumerate(self.prices) if p}, -np.inf, limit)
+    def objective_between(self, low: float, high: float) -> None:
+        self.row({c: float(p) for c, p in enumerate(self.prices) if p}, low, high)
+
+    def tie(self, group: list[int]) -> None:
+        """Keep units of one group together."""
+        first: dict[int, int] = {}
+        for u, number in enumerate(group):
+            other = first.setdefault(number, u)
+            for d in range(self.m) if other != u else ():
+                self.row({self.x(u, d): 1.0, self.x(other, d): -1.0}, 0.0, 0.0)
 
     def _fresh(self) -> int:
         self.n_columns += 1
@@ -159,7 +194,7 @@ class _Program:
         """Return (unit, devices that it need not be tried on): the i-th largest unit is on one of the first i + 1 devices of a kind."""
         p, topology = self.problem, self.problem.target.links.topology
         order = [u for u in np.argsort(-p.seconds.min(axis=1), kind="stable").tolist() if u not in pinned]
-        if topology in ("shared", "full", "star"):
+        if not self.links or topology in ("full", "star"):
             kinds: dict[int, list[int]] = {}
             for d in range(self.m):
                 if d not in pinned.values():
@@ -183,7 +218,7 @@ class _Program:
                 self._load(self.busy[d], both, waiting - 2 * cut)
                 if waiting > 2 * cut:
                     self.row({both: 1.0, xa: -1.0, xb: -1.0}, -1.0, np.inf)
-                if not p.wires.shared:
+                if self.links:
                     other = (d + 1) % self.m
                     for link in (p.wires.path(d, other)[0], p.wires.path(other, d)[-1]):  # the device's own, out and in
                         terms, seconds = self.wire.setdefault(link, {}), t.bytes / 2 * p.wires.byte_s(link)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.ir.graph import Graph
-from ampc.place.cost import Cost
+from ampc.place.cost import Cost, NodeCost
 from ampc.place.target import Device, Precision, Target
 from ampc.place.traffic import routes
 from ampc.place.units import Unit, units_of
@@ -23,6 +23,9 @@ SHARED_MEAN_WEIGHT = 0.5
 """Cores of one memory share its bandwidth and caches: a little speed is not bought with much traffic."""
 MEAN_WEIGHT = 0.01
 """Devices of a network share nothing but links, which are counted: the mean decides only between equally fast placements."""
+
+HALF_ROWS, HALF_MULTIPLICATIONS = 16, 1 << 20
+"""Products of fewer rows or multiplications are made of float32 factors by the engine (`runtime.half`)."""
 
 Score = tuple[int, float, float]
 """Bytes that do not fit; seconds by which the busiest device or link exceeds `Problem.limit_s`; `Problem.objective`."""
@@ -43,13 +46,18 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class Around(msgspec.Struct, frozen=True):
-    """The neighbours of a unit, and what it exchanges with each: arrays of one length."""
+    """The neighbours of a unit, and what it exchanges with each: arrays of one length.
+
+    apart_s: busy seconds of each of two devices for what goes between them, beside its messages. each: all this neighbour by neighbour:
+    most units have few, and loops over plain numbers are faster for these.
+    """
 
     units: Ints
     messages: Floats
     bytes: Floats
-    bursts: Floats
+    apart_s: Floats
     waiting: Floats
+    each: tuple[tuple[int, float, float, float, float], ...]
 
 
 class Problem:
@@ -68,7 +76,6 @@ class Problem:
         self.take_s: Floats = np.array([d.message_s + 2 * d.value_overhead_s / d.cores for d in target.devices])
         self.copy_s = float(np.mean([d.copy_s for d in target.devices]))
         self.traffic = self._traffic()
-        self.around = self._around()
         self.limit_s = float("inf")
         self.mean_weight = SHARED_MEAN_WEIGHT if target.links.topology == "shared" else MEAN_WEIGHT
         kinds, self.kind_of = _kinds(target)
@@ -78,6 +85,7 @@ class Problem:
         self.burst_s = target.links.overhead_s
         self.byte_s = self.copy_s + (1 / target.links.bytes_per_s / 2 if target.links.topology == "shared" else 0.0)
         """Busy seconds of each of two devices for a byte between them: it is copied, and one memory has no links that could carry it meanwhile."""
+        self.around = self._around()
         self.wires = Wires(target)
 
     def _traffic(self) -> dict[tuple[int, int], Traffic]:
@@ -100,10 +108,12 @@ class Problem:
         for (a, b), traffic in self.traffic.items():
             found[a].append((b, traffic))
             found[b].append((a, traffic))
-        fields = Traffic.__struct_fields__
-        return [
-            Around(np.array([o for o, _ in near], dtype=np.int64), *(np.array([getattr(t, f) for _, t in near]) for f in fields)) for near in found
-        ]
+        out = []
+        for near in found:
+            each = tuple((o, t.messages, t.bytes, t.bursts * self.burst_s + t.bytes * self.byte_s, t.waiting) for o, t in near)
+            messages, size, apart_s, waiting = np.ascontiguousarray(np.array([x[1:] for x in each], np.float64).reshape(-1, 4).T)
+            out.append(Around(np.array([x[0] for x in each], np.int64), messages, size, apart_s, waiting, each))
+        return out
 
     def seconds_on(self, unit: int, device: int) -> float:
         """Return the busy seconds an instance that a unit costs on a device."""
@@ -137,11 +147,21 @@ def seconds(unit: Unit, device: Device, precision: Precision) -> float:
     work = 0.0
     for c in unit.work:
         calls = 3 * c.fires / together
-        work += device.seconds(c.matrix_flops, c.vector_flops, c.bytes, precision=precision) + device.handling_s(c.handled, precision)
-        work += device.calls_s(calls * c.product_flops, calls * c.product_sides, calls * c.product_calls, precision)
+        factors = made_of(c, device, precision)
+        work += device.seconds(c.matrix_flops, c.vector_flops, c.bytes, precision=factors) + device.handling_s(c.handled, factors)
+        work += device.calls_s(calls * c.product_flops, calls * c.product_sides, calls * c.product_calls, factors)
     messages = unit.tokens * (device.message_s + 2 * device.value_overhead_s / device.cores) + 2 * unit.token_bytes * device.copy_s
     work += device.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.instances * device.instance_overhead_s / device.cores
     return work + messages
+
+
+def made_of(cost: NodeCost, device: Device, precision: Precision) -> Precision:
+    """Return what a node's matrix products are made of where `precision` is asked for: the engine of a CPU leaves small ones at float32."""
+    if precision == "fp32" or device.kind != "cpu" or not cost.product_flops:
+        return precision
+    rows = device.messages_together * cost.fwd_matrix_flops / (cost.fires * cost.product_flops)
+    multiplications = rows * cost.product_flops / 2 / max(1.0, cost.product_calls)
+    return precision if rows >= HALF_ROWS and multiplications >= HALF_MULTIPLICATIONS else "fp32"
 
 
 def better(a: Score, b: Score) -> bool:
@@ -159,4 +179,4 @@ def rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-__all__ = ["Around", "Choice", "Floats", "Ints", "Problem", "Score", "Traffic", "better", "rounded", "seconds"]
+__all__ = ["Around", "Choice", "Floats", "Ints", "Problem", "Score", "Traffic", "better", "made_of", "rounded", "seconds"]

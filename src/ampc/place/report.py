@@ -8,26 +8,26 @@ from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT
 from ampc.ir.scope import members
 from ampc.place.assign import Placement
+from ampc.place.bound import bound_of
 from ampc.place.cost import estimate
-from ampc.place.exact import simple_bound
 from ampc.place.loads import Loads
 from ampc.place.problem import Problem, rounded
 from ampc.place.statistics import Statistics
-from ampc.place.target import Precision, Target
+from ampc.place.target import Target
 from ampc.place.topology import Network
 
 
-def report(graph: Graph, target: Target, placement: Placement, statistics: Statistics, precision: Precision = "fp32") -> dict[str, Any]:
+def report(graph: Graph, target: Target, placement: Placement, statistics: Statistics) -> dict[str, Any]:
     """Return the prediction as data: seconds and bytes an instance (a mean), bytes of memory. Links that carry nothing are left out.
 
-    `bound_instances_per_s`: what no placement of this graph on this target exceeds, by the shared-out work and the largest unit alone.
+    `bound_instances_per_s`: what no placement of this graph on this target exceeds, by the bounds that need no search.
     """
-    problem = Problem(graph, target, estimate(graph, statistics, precision), fine=True)
+    problem = Problem(graph, target, estimate(graph, statistics, placement.precision), fine=True)
     choice = [placement.device_of[u.nodes[0]] for u in problem.units]
     loads = Loads(problem, choice)
     # The placement's own figures, which may be refined by a profile; a placement made by hand has none.
     busy_s = placement.busy_s if len(placement.busy_s) == problem.n_devices else [rounded(float(x)) for x in loads.busy_s]
-    bound_s = simple_bound(problem) / (1 + problem.mean_weight / problem.n_devices)
+    bound_s = bound_of(problem, problem.objective(loads.busy_s, max(loads.link_s))).busiest_s
     layers: list[set[str]] = [set() for _ in target.devices]
     nodes: list[list[int]] = [[] for _ in target.devices]
     for n in graph.nodes:
@@ -46,8 +46,11 @@ def report(graph: Graph, target: Target, placement: Placement, statistics: Stati
         }
         for d, device in enumerate(target.devices)
     ]  # fmt: skip
+    asked = graph.train.get("precision", "fp32")
     return {
-        "target": target.name, "strategy": placement.strategy, "bottleneck": placement.bottleneck_link or placement.devices[placement.bottleneck],
+        "target": target.name, "strategy": placement.strategy, "precision": placement.precision,
+        "missing_rate": "bf16" if asked == "bf16" and not target.has("bf16") else "",
+        "bottleneck": placement.bottleneck_link or placement.devices[placement.bottleneck],
         "bottleneck_kind": "link" if placement.bottleneck_link else "device", "predicted_instances_per_s": placement.instances_per_s,
         "gap": placement.gap, "bound_instances_per_s": rounded(1 / bound_s) if bound_s > 0 else 0.0,
         "crossing_messages": placement.crossing_messages, "crossing_bytes": placement.crossing_bytes, "devices": devices,

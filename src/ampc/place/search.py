@@ -23,6 +23,8 @@ MANY = 10_000
 FEW_ROUNDS = 2
 MAX_SWAPPED = 64
 """Units up to which pairs are exchanged too."""
+HOT = 0.9
+"""Share of the busiest device's load from which on exchanges are tried: with the larger of POWERS, less counts for next to nothing."""
 MAX_SHAKES = 40
 """Random restarts from the best choice so far; fewer for programs of many layers."""
 
@@ -139,10 +141,13 @@ def improve(
         for _ in range(rounds):
             loads = Loads(problem, choice, power)  # afresh: differences gather rounding errors
             before = loads.soft()
+            moved = False
             for unit in free:
                 old = loads.take(unit)
-                loads.put(unit, loads.best(unit, keep=old))
-            if swaps and len(free) <= MAX_SWAPPED and power == POWERS[-1]:
+                new = loads.best(unit, keep=old)
+                loads.put(unit, new)
+                moved = moved or new != old
+            if swaps and not moved and len(free) <= MAX_SWAPPED and power == POWERS[-1]:
                 _swap(loads, free)
             after, choice, now = loads.soft(), loads.taken(), loads.score()
             if better(now, best_score):
@@ -154,18 +159,33 @@ def improve(
 
 def _swap(loads: Loads, free: list[int]) -> None:
     """Exchange the devices of pairs where that helps; changes `loads`."""
-    best = loads.soft()
+    best, hot = loads.soft(), _hot(loads)
     for i, a in enumerate(free):
         for b in free[i + 1 :]:
             x, y = int(loads.choice[a]), int(loads.choice[b])
-            if x == y:
+            if x == y or not (hot[a] or hot[b]):
                 continue
             _exchange(loads, a, b, y, x)
             now = loads.soft()
             if now[0] < best[0] or (now[0] == best[0] and now[1] < best[1] * (1 - 1e-9)):
-                best = now
+                best, hot = now, _hot(loads)
             else:
                 _exchange(loads, a, b, x, y)
+
+
+def _hot(loads: Loads) -> list[bool]:
+    """Return [units] whether an exchange of it can matter: its device is about as busy as the busiest (or full), or a link over which it sends is."""
+    p, least = loads.problem, HOT * loads.busiest_s()
+    devices = (loads.busy_s >= least) | (loads.memory > p.capacity)
+    links = {link for link, seconds in enumerate(loads.link_s) if seconds >= least}
+    choice = loads.choice.tolist()
+
+    def over_links(unit: int) -> bool:
+        here = choice[unit]
+        there = {choice[other] for other, *_ in p.around[unit].each} - {here}
+        return any(link in links for d in there for link in p.wires.both(here, d))
+
+    return [bool(devices[d]) or (bool(links) and over_links(u)) for u, d in enumerate(choice)]
 
 
 def _exchange(loads: Loads, a: int, b: int, to_a: int, to_b: int) -> None:

@@ -20,7 +20,10 @@ ASSUMED_MESSAGES = 16.0
 """Messages that one firing is thought to take, in an estimate, on a device that takes as many as wait."""
 
 Precision = Literal["fp32", "bf16", "fp16"]
-NUMBER_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+"""Of the factors of matrix products. Their sums, and all else that is computed, kept or sent, is float32, as the engine has it."""
+NUMBER_BYTES = 4
+FACTOR_BYTES: dict[Precision, int] = {"fp32": 0, "bf16": 2, "fp16": 2}
+"""Of the rounded copy that is kept beside each parameter."""
 
 Topology = Literal["shared", "full", "star", "ring", "mesh", "torus", "tree", "hosts", "links"]
 """shared: one memory, every pair is one hop. full: a link for each pair. star: over a switch, two hops. ring, mesh, torus: as many as it takes.
@@ -151,12 +154,19 @@ class GivenLink(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     one_way: bool = False
 
 
+class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The links that lead up from the switches of one level of a tree."""
+
+    bytes_per_s: float
+    latency_s: float
+
+
 class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a message between two devices meets on each hop.
 
-    `columns` is the width of a mesh or torus, `branching` what each switch of a tree joins, `host_devices` the devices of a host, `network` what
-    joins hosts, `link` the links of the topology `links`. `overhead_s`: busy seconds that messages sent at once to another device cost each of the
-    two, beside their bytes and `message_overhead_s`.
+    `columns` is the width of a mesh or torus, `branching` what each switch of a tree joins, `level` its links from the lowest switches on up (the
+    last one holds for all above), `host_devices` the devices of a host, `network` what joins hosts, `link` the links of the topology `links`.
+    `overhead_s`: busy seconds that messages sent at once to another device cost each of the two, beside their bytes and `message_overhead_s`.
     """
 
     topology: Topology
@@ -168,6 +178,7 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host_devices: int = 0
     network: HostNetwork | None = None
     link: tuple[GivenLink, ...] = ()
+    level: tuple[Level, ...] = ()
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -177,6 +188,10 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: tuple[Device, ...]
     links: Links
     description: str = ""
+
+    def has(self, precision: Precision) -> bool:
+        """Whether every device states a rate for `precision`."""
+        return all(precision in d.matrix_flops_per_s for d in self.devices)
 
     def require(self, precision: Precision) -> None:
         """Raise AmpError AMP506 if a device states no rate for `precision`."""

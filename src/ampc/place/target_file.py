@@ -5,6 +5,7 @@ Refuses what cannot be hardware (no memory, no bandwidth, endless latency, devic
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Iterable
 from typing import Any, get_args
@@ -12,7 +13,7 @@ from typing import Any, get_args
 import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, error, printable
-from ampc.place.target import MAX_DEVICES, Device, GivenLink, HostNetwork, Links, Precision, Target, Topology
+from ampc.place.target import MAX_DEVICES, Device, GivenLink, HostNetwork, Level, Links, Precision, Target, Topology
 
 _TOP_KEYS = ("name", "description", "devices", "links")
 _DEVICE_KEYS = (
@@ -21,11 +22,16 @@ _DEVICE_KEYS = (
     "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s",
     "instance_overhead_s", "copy_bytes_per_s",
 )  # fmt: skip
-_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link")
+_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link", "level")
 _GIVEN_KEYS = ("from", "to", "bytes_per_s", "latency_s", "one_way")
 
-_BELONGS = {"columns": ("mesh", "torus"), "branching": ("tree",), "host_devices": ("hosts",), "network": ("hosts",), "link": ("links",)}
+_BELONGS = {
+    "columns": ("mesh", "torus"), "branching": ("tree",), "host_devices": ("hosts",), "network": ("hosts",), "link": ("links",),
+    "level": ("tree",),
+}
 """Key of `[links]` -> the topologies that have it, and need it."""
+_MAY_LACK = ("link", "level")
+"""Of these, what may be left out: a single device needs no link, and all links of a tree may be alike."""
 
 # Bounds of what is taken for hardware: (lowest, highest, unit). Wider than any machine, narrow enough that no estimate overflows.
 _RANGES: dict[str, tuple[float, float, str]] = {
@@ -53,6 +59,10 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "branching": (2, MAX_DEVICES, "devices or switches below each switch"),
     "host_devices": (1, MAX_DEVICES, "devices a host"),
 }
+MOST_TOLD = 20
+"""Mistakes that are told of one file."""
+MAX_LEVELS = 16
+"""Of a tree of the most devices there may be, each switch joining two."""
 _WHOLE = frozenset({"memory_bytes", "messages_per_firing", "cores", "count", "columns", "branching", "host_devices"})
 _RENAMED = {
     "peak_flops_per_s": "rates are apart: `matrix_flops_per_s = { fp32 = ... }` for matrix products, `vector_flops_per_s` for all other operations",
@@ -96,8 +106,16 @@ class _Reader:
         devices = self.devices(raw.get("devices", []))
         links = self.links(raw.get("links", {}), [d.name for d in devices])
         if self.found:
-            raise AmpError(self.found)
+            raise AmpError(self.told())
         return Target(name=name, description=description, devices=tuple(devices), links=links)
+
+    def told(self) -> list[Diagnostic]:
+        """Return the mistakes; of very many the first, with how many there are beside them."""
+        more = len(self.found) - MOST_TOLD
+        if more <= 0:
+            return self.found
+        last = self.found[MOST_TOLD - 1]
+        return [*self.found[: MOST_TOLD - 1], dataclasses.replace(last, notes=(*last.notes, f"{more} more mistakes like these"))]
 
     # ------------------------------------------------------------------------------------------------- devices
 
@@ -117,8 +135,10 @@ class _Reader:
                 return devices
             # `count` devices of one kind are called `name:0`, `name:1`, ...
             devices += [device] if count == 1 else [msgspec.structs.replace(device, name=f"{device.name}:{k}") for k in range(count)]
-        for name in _repeated(d.name for d in devices):
-            self.add("AMP504", f"two devices of `{self.file}` are called `{printable(name)}`", "give each device its own name")
+        twice = [f"`{printable(name)}`" for name in _repeated(d.name for d in devices)]
+        if twice:
+            names = ", ".join(twice[:4]) + (f" and {len(twice) - 4} names more" if len(twice) > 4 else "")
+            self.add("AMP504", f"two devices of `{self.file}` are called {names}", "give each device its own name")
         return devices
 
     def device(self, d: dict[str, Any], where: str) -> Device:
@@ -166,7 +186,7 @@ class _Reader:
             self.add("AMP503", f"`links` of `{self.file}` must be a table, got {_kind(raw)}")
             return Links("shared", 1.0, 0.0)
         topology: Topology = self.choice(raw, "topology", "links.", get_args(Topology))
-        needed = tuple(k for k, owners in _BELONGS.items() if topology in owners and k != "link")  # a single device needs no link
+        needed = tuple(k for k, owners in _BELONGS.items() if topology in owners and k not in _MAY_LACK)
         self.keys(raw, _LINK_KEYS, (*_LINK_KEYS[:3], *needed), "links.")
         for key, owners in _BELONGS.items():
             if key in raw and topology not in owners:
@@ -181,6 +201,7 @@ class _Reader:
             branching=int(self.number(raw, "branching", "links.", 0)) if "branching" in needed else 0,
             host_devices=int(self.number(raw, "host_devices", "links.", 0)) if "host_devices" in needed else 0,
             network=self.network(raw["network"]) if "network" in needed and "network" in raw else None,
+            level=self.levels(raw["level"]) if topology == "tree" and "level" in raw else (),
         )
         self.whole_rows(links, len(devices))
         if topology == "links":
@@ -194,6 +215,21 @@ class _Reader:
         keys = ("bytes_per_s", "latency_s")
         self.keys(raw, keys, keys, "links.network.")
         return HostNetwork(self.number(raw, "bytes_per_s", "links.network."), self.number(raw, "latency_s", "links.network."))
+
+    def levels(self, raw: Any) -> tuple[Level, ...]:
+        """Return the links of a tree above those of the devices."""
+        if not isinstance(raw, list | tuple) or not all(isinstance(d, dict) for d in raw):
+            self.add("AMP503", f"`links.level` of `{self.file}` must be a list of tables", "write one `[[links.level]]` table for each level")
+            return ()
+        if len(raw) > MAX_LEVELS:
+            self.add("AMP504", f"`links.level` of `{self.file}` has {len(raw)} tables, more than {MAX_LEVELS}")
+            return ()
+        keys, found = ("bytes_per_s", "latency_s"), []
+        for i, d in enumerate(raw):
+            where = f"links.level[{i}]."
+            self.keys(d, keys, keys, where)
+            found.append(Level(self.number(d, "bytes_per_s", where), self.number(d, "latency_s", where)))
+        return tuple(found)
 
     def whole_rows(self, links: Links, n: int) -> None:
         """Devices fill the rows of a mesh and the hosts of a cluster. `n` is 0 where devices could not be read: that has been told."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ampc.place.target import Target
+from ampc.place.target import Level, Target
 
 MAX_KEPT = 256
 """Devices whose shortest ways through listed links are kept at a time."""
@@ -150,11 +150,13 @@ class Network:
         """Number of the first member of each level; the root's level is left out, for nothing is above it."""
         names = list(self.names)
         level = 1
+        rates = [Level(self.target.links.bytes_per_s, self.target.links.latency_s), *self.target.links.level]
         while len(names) > 1:
             above = [f"switch {level}.{k}" for k in range(-(-len(names) // branching))]
+            rate = rates[min(level, len(rates)) - 1]
             for k, name in enumerate(names):
-                self._add(name, above[k // branching])
-                self._add(above[k // branching], name)
+                self._add(name, above[k // branching], rate.bytes_per_s, rate.latency_s)
+                self._add(above[k // branching], name, rate.bytes_per_s, rate.latency_s)
             self._first.append(self._first[-1] + len(names))
             names, level = above, level + 1
 

@@ -10,6 +10,8 @@ from ampc.place.topology import Network
 
 MOST_KEPT = 200_000
 """Routes that are remembered; past it they are found anew."""
+FEW_KEPT = 10_000
+"""Pairs of which the routes both ways are remembered: all of a hundred devices."""
 
 
 class Wires:
@@ -20,8 +22,10 @@ class Wires:
         self.shared = target.links.topology == "shared"
         self.ids: list[int] = []
         self._number: dict[int, int] = {}
-        self._byte_s: list[float] = []
+        self.byte_seconds: list[float] = []
+        """Of each link, as `byte_s` tells it."""
         self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._both: dict[tuple[int, int], tuple[int, ...]] = {}
 
     @property
     def count(self) -> int:
@@ -40,17 +44,26 @@ class Wires:
             self._paths[a, b] = found
         return found
 
+    def both(self, a: int, b: int) -> tuple[int, ...]:
+        """Return the links from device `a` to device `b` and those back."""
+        found = self._both.get((a, b))
+        if found is None:
+            found = (*self.path(a, b), *self.path(b, a))
+            if len(self._both) < FEW_KEPT:
+                self._both[a, b] = found
+        return found
+
     def _numbered(self, link: int) -> int:
         number = self._number.get(link)
         if number is None:
             number = self._number[link] = len(self.ids)
             self.ids.append(link)
-            self._byte_s.append(1.0 / self.network.links[link].bytes_per_s)
+            self.byte_seconds.append(1.0 / self.network.links[link].bytes_per_s)
         return number
 
     def byte_s(self, link: int) -> float:
         """Return the seconds that a byte occupies the link."""
-        return self._byte_s[link]
+        return self.byte_seconds[link]
 
     def name(self, link: int) -> str:
         """Return the link's name, which says between which devices it is."""

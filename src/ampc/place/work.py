@@ -15,7 +15,7 @@ from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Flatmap, Group, Loss, Metric, Output, Ref, Split, Type, Ungroup
 from ampc.ir.ops import OPS
 from ampc.ir.scope import chain, members
-from ampc.place.target import NOTHING, NUMBER_BYTES, Handling, Precision
+from ampc.place.target import FACTOR_BYTES, NOTHING, NUMBER_BYTES, Handling, Precision
 
 Settings = Mapping[str, int | float | str | bool]
 
@@ -59,9 +59,7 @@ class Term(msgspec.Struct, frozen=True):
     handled_bwd: Handling = NOTHING
 
 
-def terms(
-    graph: Graph, node: AnyNode, precision: Precision = "fp32", inside: Container[int] = (), folding: bool = True
-) -> tuple[Term, ...]:
+def terms(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: bool = True) -> tuple[Term, ...]:
     """Return what one message costs at `node` of a verified graph, by axis; nothing for nodes that only change the state of a message.
 
     inside: nodes that fire as one with it, of which the engine leaves some out: a Concat whose parts a Linear multiplies one by one, and, with
@@ -89,7 +87,7 @@ def terms(
         if folds and key == rows:  # rows of the product are added in place of the embedding's columns
             took += sum(gave - cols for cols in folds)
             fwd, bwd = fwd + len(folds) * gave, bwd + len(folds) * gave
-        moved = (took + gave) * NUMBER_BYTES[precision]
+        moved = (took + gave) * NUMBER_BYTES
         term = Term(key[0], matrix, 2 * matrix, fwd, bwd, moved, 2 * moved, key[1])
         if fwd or bwd or moved or matrix:
             found.append(term)
@@ -126,12 +124,10 @@ def product_sides(graph: Graph, node: AnyNode, inside: Container[int] = (), fold
 # --------------------------------------------------------------------------------------------------- handling
 
 
-def handling(
-    graph: Graph, node: AnyNode, precision: Precision = "fp32", inside: Container[int] = (), folding: bool = True
-) -> tuple[Term, ...]:
+def handling(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: bool = True) -> tuple[Term, ...]:
     """Return what one message costs at `node` beside arithmetic, as the engine does it: fields that are read, results that are kept for backward,
     rows that are taken one by one."""
-    size = NUMBER_BYTES[precision]
+    size = NUMBER_BYTES
     found: dict[tuple[str, int], list[Handling]] = {}
 
     def add(rows: str, fwd: Handling, bwd: Handling) -> None:
@@ -252,9 +248,9 @@ def update_frequency(layer: Layer, train: Settings) -> float:
 
 
 def memory_bytes(layer: Layer, train: Settings, precision: Precision = "fp32") -> int:
-    """Return the bytes that `layer` occupies: weights and gradients in `precision`, the optimiser's state in fp32."""
-    state = 4 * _STATE_FLOATS.get(_optimizer(layer, train), 2)
-    return parameters(layer) * (2 * NUMBER_BYTES[precision] + state)
+    """Return the bytes that `layer` occupies: weights, gradients and the optimiser's state in float32, and weights rounded to `precision` too."""
+    floats = 2 + _STATE_FLOATS.get(_optimizer(layer, train), 2)
+    return parameters(layer) * (floats * NUMBER_BYTES + FACTOR_BYTES[precision])
 
 
 def parameters(layer: Layer) -> int:

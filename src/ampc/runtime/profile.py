@@ -177,7 +177,7 @@ def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, 
     rows = rows_of(graph, statistics)
     carried: dict[int, list[Term]] = {}
     for s in plan.segments:
-        for node, term in segment_terms(plan, s, precision):
+        for node, term in segment_terms(plan, s):
             carried.setdefault(node.id, []).append(term)
     out: dict[int, list[float]] = {}
     for q in found.queues:

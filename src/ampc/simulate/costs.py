@@ -58,7 +58,7 @@ def costs(
     per_firing, tokens = np.zeros(queues), _Rates(queues)
     for segment in plan.segments:
         _price(plan, segment, devices[segment.id], precision, factors, per_firing, tokens, folding)
-    pair, weights = _carried(plan, precision)
+    pair, weights = _carried(plan)
     spaces: dict[Space, int] = {}
     first, space, per_row = _entries(tokens, spaces)
     carry_first, carry_space, carry_per_row = _entries(weights, spaces)
@@ -83,7 +83,7 @@ def _price(
         for node in segment.nodes:
             factor = factors.get(node.id, (1.0, 1.0))[direction]
             per_firing[q] += factor * calls_seconds(graph, node, inside, folding, device, precision)[direction]
-        for node, t in segment_terms(plan, segment, precision, folding):
+        for node, t in segment_terms(plan, segment, folding):
             factor = factors.get(node.id, (1.0, 1.0))[direction]
             tokens.add(q, _space(graph, node, t.axis, t.region), factor * term_seconds(t, device, precision)[direction])
         if segment.id == 0:
@@ -140,7 +140,7 @@ def _rows(graph: Graph, extents: Extents, space: Space) -> Floats:
 # ------------------------------------------------------------------------------------------------- messages
 
 
-def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
+def _carried(plan: Plan) -> tuple[Integers, _Rates]:
     """Return ([queue, queue] record, bytes of each record). Record 0 is a message without payload.
 
     What a segment sends to another at one state goes as one message for each way that it takes there; where there are several, each is
@@ -155,7 +155,7 @@ def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
             kind = graph.type_of(ref)
             for sender in senders(plan, ref):
                 if kind.cols:
-                    payload[sender, segment.id].append((*_weight(graph, graph.by_id[node_id], ref, kind, precision), ref in plan.needs_gradient))
+                    payload[sender, segment.id].append((*_weight(graph, graph.by_id[node_id], ref, kind), ref in plan.needs_gradient))
                 ways[sender, segment.id] += (node_id, port) in segment.triggers
     pair, rates = np.zeros((queues, queues), np.int64), _Rates(1 + 2 * len(payload))
     rates.constant[:] = TOKEN_BYTES
@@ -169,11 +169,10 @@ def _carried(plan: Plan, precision: Precision) -> tuple[Integers, _Rates]:
     return pair, rates
 
 
-def _weight(graph: Graph, reader: AnyNode, ref: Ref, kind: Type, precision: Precision) -> tuple[Space, float]:
-    size = 4.0 if kind.integer else float(NUMBER_BYTES[precision])
+def _weight(graph: Graph, reader: AnyNode, ref: Ref, kind: Type) -> tuple[Space, float]:
     nested = any(a.name == kind.rows and a.parent for a in graph.axes)
     space = ("*", _group_before(graph, graph.by_id[ref[0]])) if kind.rows == "*" else (kind.rows, reader.region if nested else 0)
-    return space, size * kind.cols
+    return space, float(NUMBER_BYTES * kind.cols)
 
 
 def senders(plan: Plan, ref: Ref) -> list[int]:

@@ -190,12 +190,12 @@ def flow_of(
         for direction in (0, 1):
             called = (factors.get(n.id, ONE)[direction] * calls_seconds(graph, n, inside, True, device, precision)[direction] for n in s.nodes)
             per_firing.append(device.firing_overhead_s / device.cores + sum(called))
-        for n, t in segment_terms(plan, s, precision):
+        for n, t in segment_terms(plan, s):
             longer, (forward, backward) = factors.get(n.id, ONE), term_seconds(t, device, precision)
             each.append((n.id, t.axis, (longer[0] * forward, longer[1] * backward)))
         admitted = device.instance_overhead_s / 2 if s.id == 0 else 0.0
         costs.append(((device.message_overhead_s + admitted) / device.cores, each))
-    templates = [_template(plan, r, costs, NUMBER_BYTES[precision]) for r in recordings]
+    templates = [_template(plan, r, costs) for r in recordings]
     tables, kept = _joined(templates)
     of_segment = [[number[x] for x in s.layers] for s in plan.segments]
     home = {name: s.device for s in reversed(plan.segments) for name in s.layers}
@@ -224,7 +224,7 @@ def _most_rows(plan: Plan, recordings: Sequence[Recording]) -> list[int]:
 
 
 def _template(
-    plan: Plan, r: Recording, costs: Sequence[tuple[float, list[tuple[int, str, tuple[float, float]]]]], number_bytes: float
+    plan: Plan, r: Recording, costs: Sequence[tuple[float, list[tuple[int, str, tuple[float, float]]]]]
 ) -> _Template:
     seconds, share = [], []
     uses: dict[str, int] = {}
@@ -242,11 +242,11 @@ def _template(
             uses[name] = uses.get(name, 0) + 1
     for segment, _ in r.firings:
         share.append([1.0 / uses[x] if x in reached else 0.0 for x in plan.segments[segment].layers])
-    messages = [(m.sender, m.receiver, TOKEN_BYTES + m.numbers * number_bytes, TOKEN_BYTES + m.gradient_numbers * number_bytes) for m in r.messages]
-    kept = [2.0 * number_bytes * n for n in r.kept]
+    messages = [(m.sender, m.receiver, TOKEN_BYTES + m.numbers * NUMBER_BYTES, TOKEN_BYTES + m.gradient_numbers * NUMBER_BYTES) for m in r.messages]
+    kept = [2.0 * NUMBER_BYTES * n for n in r.kept]
     for m in r.messages:  # what comes from another device lies here too
         if plan.segments[r.firings[m.sender][0]].device != plan.segments[r.firings[m.receiver][0]].device:
-            kept[m.receiver] += number_bytes * m.numbers
+            kept[m.receiver] += NUMBER_BYTES * m.numbers
     return _Template([s for s, _ in r.firings], seconds, messages, kept, share)
 
 
