@@ -14,6 +14,7 @@ class Read:
 
     processes: dict[int, str] = dataclasses.field(default_factory=dict)
     threads: dict[int, int] = dataclasses.field(default_factory=dict)
+    links: dict[int, str] = dataclasses.field(default_factory=dict)
     counters: dict[int, tuple[int, str]] = dataclasses.field(default_factory=dict)
     slices: dict[int, list[tuple[int, int, str, int]]] = dataclasses.field(default_factory=dict)
     samples: dict[int, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)
@@ -43,8 +44,11 @@ def read(path: Path) -> Read:
             elif d.HasField("thread"):
                 out.threads[d.uuid] = d.parent_uuid
                 assert d.thread.thread_name == "firings"
-            else:
+            elif d.HasField("counter"):
                 out.counters[d.uuid] = d.parent_uuid, d.name
+            else:
+                out.links[d.uuid] = d.name
+                assert out.processes[d.parent_uuid] == "links"
             continue
         event, time = packet.track_event, packet.timestamp
         match event.type:
@@ -80,7 +84,7 @@ def sound(found: Read) -> None:
                 stack.pop()
             assert not stack or end < stack[-1][1]  # nested
             stack.append((begin, end))
-    assert set(found.slices) <= set(found.threads)
+    assert set(found.slices) <= set(found.threads) | set(found.links)
     assert set(found.threads.values()) <= set(found.processes)
     for samples in found.samples.values():
         times = [t for t, _ in samples]

@@ -180,7 +180,8 @@ def test_a_simulated_pass_of_200_instances(run: Run, how: tuple[str, ...]) -> No
     assert run("trace", "simulated", "-o", "s.perfetto-trace", "--gantt", "s.png")[0] == 0
     found = read(Path("s.perfetto-trace"))
     sound(found)
-    assert sum(depth == 0 for s in found.slices.values() for *_, depth in s) == len(trace.start_s)
+    assert sum(depth == 0 for t in found.threads for *_, depth in found.slices.get(t, [])) == len(trace.start_s)
+    assert sum(len(found.slices[t]) for t in found.links) == len(trace.crossings().link) > 0
     assert Path("s.png").read_bytes().startswith(b"\x89PNG")
     if not how:
         assert int(trace.updates.sum()) and float(trace.update_s.sum()) > 0

@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import PPT
+from ampc.manifest import Manifest
 from ampc.passes import run_passes
-from ampc.place import Placement, Target, load_target, place
+from ampc.place import Placement, Target, guess, load_target, place
 from ampc.place.target import Device, Links, resized
 from ampc.runtime.events import EpochResult
 from ampc.runtime.options import EngineOptions
+from ampc.simulate import study
 from ampc.simulate.critical import critical_path
+from ampc.simulate.report import report, text
 from ampc.simulate.simulator import Conditions, Simulator
 from tests.parts import joined
 from tests.support import dataset, engine, graph_of, model_names, random_rows, small
@@ -267,3 +270,28 @@ def test_parts_of_a_layer_on_devices_of_their_own(counts: dict[str, int]) -> Non
         assert np.allclose(found[name], value, rtol=1e-4, atol=1e-5), name
     assert s.trace is not None and s.trace.problems() == []
     assert {i % 8 for i in range(len(names))} <= set(s.trace.device.tolist())
+
+
+def test_of_many_devices_the_text_lists_those_that_did_something() -> None:
+    graph = small("list_reduction")
+    s = simulator(graph, resized(load_target("fpga_1tflops"), 24))
+    passed(s, random_rows(graph, 4, seed=8))
+    assert s.totals is not None
+    found = report(s.totals)
+    lines = text(found).splitlines()
+    shown = [x for x in lines if x.startswith("fpga:") and "->" not in x]
+    assert 0 < len(shown) == len(s.used) < 24
+    assert len(found["devices"]) == 24 and f"... and {24 - len(shown)} more, less busy" in lines
+
+
+def test_a_placement_makes_room_for_as_many_instances_as_a_simulation_has_in_flight() -> None:
+    graph, on = small("list_reduction"), load_target("fpga_1tflops")
+    manifest = Manifest(graph, place(graph, on), on, guess(graph))
+    hardware = study.Hardware(on, "balanced", EXACT)
+    assert study.placed(manifest, hardware) is manifest.placement
+    few, many = (study.placed(manifest, hardware, n).memory_bytes for n in (1, 1024))
+    assert sum(many) > 10 * sum(few)
+    tight = dataclasses.replace(hardware, target=msgspec.structs.replace(on, devices=tuple(
+        msgspec.structs.replace(d, memory_bytes=max(manifest.placement.memory_bytes)) for d in on.devices
+    )))  # fmt: skip
+    assert sum(study.placed(manifest, tight, 1 << 20).memory_bytes) == sum(manifest.placement.memory_bytes)  # the simulation tells what is too much

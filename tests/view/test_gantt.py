@@ -103,3 +103,21 @@ def test_without_matplotlib_it_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_place_that_can_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(AmpError, match="AMP824"):
         gantt([("one", pipeline())], tmp_path / "no" / "g.svg")
+
+
+def test_of_many_devices_those_that_fire_are_shown(tmp_path: Path) -> None:
+    names = tuple(f"tile:{k}" for k in range(20))
+    gantt([("few of many", pipeline(3, 6, names=names))], tmp_path / "g.svg")
+    words, _ = drawn(tmp_path / "g.svg")
+    assert "tile:2" in words and "tile:3" not in words and "3 of 20 devices (17 idle)" in words
+
+
+def test_a_row_of_boxes_that_are_narrower_than_a_dot_shows_shares(tmp_path: Path) -> None:
+    begin = np.arange(400) * 1e-6
+    n = len(begin)
+    trace = dataclasses.replace(
+        pipeline(1, 1), start_s=begin, end_s=begin + 1e-8, device=np.zeros(n), queue=np.zeros(n), tokens=np.ones(n), updates=np.zeros(n),
+        update_s=np.zeros(n),
+    )  # fmt: skip
+    gantt([("thin", trace)], tmp_path / "g.svg")
+    assert "heights are shares" in drawn(tmp_path / "g.svg")[0]

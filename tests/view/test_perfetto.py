@@ -28,7 +28,7 @@ def test_a_measured_pass_of_200_instances(tmp_path: Path, driver: str) -> None:
     assert done.left_out == 0 and done.flows == len(found.flows) > 0
     assert done.size_bytes == (tmp_path / "t.perfetto-trace").stat().st_size
     assert sorted(found.processes.values()) == ["0", "1", "2", f"pass ({driver})"]
-    assert {name for _, name in found.counters.values()} == {"tokens waiting", "instances in flight"}
+    assert {name for _, name in found.counters.values()} == {"tokens waiting", "staleness", "instances in flight"}
     assert any(name == "update" for s in found.slices.values() for *_, name, depth in s if depth == 1)
     assert sum(n.get("tokens", 0) for n in found.notes) == int(trace.tokens.sum())
 

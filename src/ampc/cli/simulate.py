@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampc.cli.compile import DisableOption, compile_model, parse_at
+from ampc.cli.compile import DisableOption, Precision, compile_model, parse_at
 from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import error, printable
 
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
     from ampc.place.factors import Factors
     from ampc.runtime.options import RunOptions, Value
     from ampc.simulate.study import Hardware
-
-
-class Precision(StrEnum):
-    fp32 = "fp32"
-    bf16 = "bf16"
-    fp16 = "fp16"
-
 
 Found = tuple[dict[str, Any], float, Any]
 """A report, the rate that the placement allows, the trace."""
@@ -65,7 +57,7 @@ def simulate(
     ] = None,
     max_active_keys: Annotated[int | None, typer.Option(metavar="N", help="Instances in flight.")] = None,
     precision: Annotated[
-        Precision | None, typer.Option(help="Which rates hold, and the bytes of a number sent. Default: the setting `precision`.")
+        Precision | None, typer.Option(help="Of matrix products: which rates of the target hold. Default: the setting `precision`.")
     ] = None,
     profile: Annotated[Path | None, typer.Option(metavar="RUN_DIR", help="Nodes take as long as in the profile of an earlier run.")] = None,
     jitter: Annotated[float, typer.Option(metavar="X", min=0.0, max=10.0, help="Relative standard deviation of a firing's time.")] = 0.0,
@@ -106,7 +98,7 @@ def simulate(
     rates = precision.value if precision is not None else options.precision
     on, factors = _refined(profile, manifest, on, rates) if profile is not None else (on, {})
     kept = TRACED if trace is not None else 0 if sweep else PATH_EVENTS
-    conditions = Conditions(rates, jitter, failures, repair, seed, kept, factors)  # type: ignore[arg-type]  # its names are those of the flag
+    conditions = Conditions(rates, jitter, failures, repair, seed, kept, trace is not None, factors)  # type: ignore[arg-type]  # its names are those of the flag
     hardware = study.Hardware(on, strategy, conditions, parse_at(at or []))
     if sweep:
         axes = [study.parse_axis(s, list(manifest.graph.parameters)) for s in sweep]

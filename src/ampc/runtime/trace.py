@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +33,12 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "taken": ("taken_firing", "taken_slot", "taken_index"),
     "messages": ("sent_s", "arrived_s", "sender", "receiver_device", "message_queue", "message_slot", "message_index", "message_bytes"),
     "instances": ("admitted_s", "retired_s", "instance"),
+    "crossings": ("crossed_message", "crossed_link", "came_s", "entered_s", "left_s"),
 }
 _LONG = ("taken_index", "message_index", "instance")
 _OPTIONAL = ("waiting", "update_s")
+_LATER = "crossings"
+"""A table that older traces lack, and those of runs without links."""
 
 
 def _type(name: str) -> Any:
@@ -51,6 +54,16 @@ def grouped(numbers: Ints, count: int) -> list[Longs]:
 def _token(queue: Ints, slot: Ints, index: Longs) -> Longs:
     """Return queue, slot and index in one number, as the engine has them."""
     return (queue.astype(np.int64) << 48) | (slot.astype(np.int64) << 28) | index
+
+
+class Crossings(NamedTuple):
+    """When messages occupied links, [n] each: number of the message, of the link; when it came there, when its first and its last byte were sent."""
+
+    message: npt.NDArray[np.int64]
+    link: npt.NDArray[np.int64]
+    came_s: Floats
+    entered_s: Floats
+    left_s: Floats
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,6 +120,13 @@ class Trace:
     """[n], or empty if not recorded: tokens of the queue when the firing began, with those that it took."""
     update_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
     """[n], or empty if not recorded: seconds of the firing in which layers updated themselves, its last ones."""
+
+    crossed_message: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    """[c], or empty if not recorded: the message that came to link `crossed_link` at `came_s` and occupied it from `entered_s` to `left_s`."""
+    crossed_link: Ints = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
+    came_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
+    entered_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
+    left_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         for table, columns in _TABLES.items():
@@ -231,13 +251,46 @@ class Trace:
         sender[known] = number[self.sender[known]]
         taken = kept[self.taken_firing]
         flying = (self.admitted_s < end_s) & ~(self.retired_s < begin_s)
-        masks = {"firings": kept, "taken": taken, "messages": messages, "instances": flying}
+        crossed = messages[self.crossed_message] & (self.entered_s >= begin_s) & (self.entered_s < end_s)
+        masks = {"firings": kept, "taken": taken, "messages": messages, "instances": flying, "crossings": crossed}
         columns = {name: getattr(self, name) for names in _TABLES.values() for name in names}
         columns |= {"sender": sender, "taken_firing": number[self.taken_firing]}
+        columns |= {"crossed_message": (np.cumsum(messages) - 1)[self.crossed_message].astype(np.int32)}
         cut = {name: columns[name][masks[table]] for table, names in _TABLES.items() for name in names if len(columns[name])}
         return dataclasses.replace(self, **cut)
 
     # ------------------------------------------------------------------------------------------------ consistency
+
+    def crossings(self) -> Crossings:
+        """Return when messages were on links; nothing if that was not recorded."""
+        return Crossings(self.crossed_message.astype(np.int64), self.crossed_link.astype(np.int64), self.came_s, self.entered_s, self.left_s)
+
+    def crossed(self, found: Crossings) -> Trace:
+        """Return the trace with `found`, in order of time within each link."""
+        order = np.lexsort((found.left_s, found.entered_s, found.link))
+        columns: dict[str, Any] = dict(zip(_TABLES["crossings"], (x[order] for x in found), strict=True))
+        return dataclasses.replace(self, **columns)
+
+    def staleness(self) -> Ints:
+        """Return int32 [n]: of a backward firing, how many updates its segment's layers have made since the forward of one of its tokens, the most;
+        -1 of other firings, and where the forward is not in the log."""
+        n, last = len(self.start_s), 2 * len(self.segments)
+        segment = self.queue // 2
+        made = np.zeros(n, np.int64)  # updates of the segment before the firing
+        updating = (self.updates > 0) & (self.queue < last)
+        for mine in grouped(segment, len(self.segments) + 1)[:-1]:
+            if len(mine):
+                made[mine] = np.searchsorted(np.sort(self.end_s[mine[updating[mine]]]), self.start_s[mine], side="right")
+        of = self.taken_firing
+        kept = np.flatnonzero(self.queue[of] < last)
+        of, token = of[kept], _token(segment[of[kept]].astype(np.int32), self.taken_slot[kept], self.taken_index[kept])
+        backward = self.queue[of] % 2 == 1
+        order = np.lexsort((self.start_s[of], token))
+        of, token, backward = of[order], token[order], backward[order]
+        pair = np.flatnonzero(backward[1:] & ~backward[:-1] & (token[1:] == token[:-1])) + 1
+        out = np.full(n, -1, np.int32)
+        np.maximum.at(out, of[pair], (made[of[pair]] - made[of[pair - 1]]).astype(np.int32))
+        return out
 
     def problems(self) -> list[str]:
         """Return what cannot be: numbers out of range, negative lengths, firings of a device that overlap, messages before they were sent."""
@@ -258,6 +311,10 @@ class Trace:
         early = (self.sender >= 0) & (self.sent_s < (self.start_s[sender] if len(self.start_s) else 0.0) - SLACK_S)
         for k in np.flatnonzero(early)[:1]:
             found.append(f"message {k} is sent before firing {self.sender[k]}, which sends it, starts")
+        order = np.lexsort((self.left_s, self.entered_s, self.crossed_link))
+        link, entered, left = self.crossed_link[order], self.entered_s[order], self.left_s[order]
+        for k in np.flatnonzero((link[1:] == link[:-1]) & (entered[1:] < left[:-1] - SLACK_S))[:1]:
+            found.append(f"link `{self.links[link[k]]}`: a message enters at {entered[k + 1]:.9f} s, before another has left at {left[k]:.9f} s")
         for k in np.flatnonzero(self.retired_s < self.admitted_s - SLACK_S)[:1]:
             found.append(f"instance {self.instance[k]} retires before it is admitted")
         took = np.bincount(self.taken_firing, minlength=len(self.tokens))
@@ -272,14 +329,14 @@ class Trace:
             "device": (0, len(self.devices)), "queue": (0, queues), "tokens": (0, None), "updates": (0, None), "waiting": (0, None),
             "taken_firing": (0, firings), "taken_slot": (0, None), "taken_index": (0, None),
             "sender": (-1, firings), "receiver_device": (0, len(self.devices)), "message_queue": (0, queues), "message_slot": (0, None),
-            "message_index": (0, None), "instance": (0, None),
+            "message_index": (0, None), "instance": (0, None), "crossed_message": (0, len(self.sent_s)), "crossed_link": (0, len(self.links)),
         }  # fmt: skip
         found = []
         for name, (low, high) in limits.items():
             value = getattr(self, name)
             for k in np.flatnonzero((value < low) | (value >= (np.iinfo(value.dtype).max if high is None else high)))[:1]:
                 found.append(f"`{name}` {k} is {value[k]}, expected {low} to {'' if high is None else high - 1}".rstrip())
-        for name in ("start_s", "end_s", "sent_s", "admitted_s", "update_s"):
+        for name in ("start_s", "end_s", "sent_s", "admitted_s", "update_s", "came_s", "entered_s", "left_s"):
             for k in np.flatnonzero(~np.isfinite(getattr(self, name)))[:1]:
                 found.append(f"`{name}` {k} is {getattr(self, name)[k]}")
         return found
@@ -287,7 +344,8 @@ class Trace:
     # ------------------------------------------------------------------------------------------------ files
 
     def save(self, folder: str | Path) -> None:
-        """Write the tables as `firings.parquet`, `taken.parquet`, `messages.parquet` and `instances.parquet`; the folder is made if need be.
+        """Write the tables as `firings.parquet`, `taken.parquet`, `messages.parquet`, `instances.parquet` and `crossings.parquet`; the folder is
+        made if need be.
 
         Raises AmpError AMP824 (exit code 4) for what the system refuses.
         """
@@ -301,7 +359,7 @@ class Trace:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise error("AMP824", f"`{folder}` can't be made: {(e.strerror or str(e)).lower()}", help="give another path", exit_code=4) from None
-        for table in ("taken", "messages", "instances", "firings"):  # the last one tells what the others must hold
+        for table in ("taken", "messages", "instances", _LATER, "firings"):  # the last one tells what the others must hold
             columns = tables[table]
             write_table(folder / f"{table}.parquet", pa.table(columns).replace_schema_metadata({b"ampc.trace": json.dumps(facts).encode()}))
 
@@ -320,6 +378,8 @@ def join(parts: list[tuple[float, Trace]]) -> Trace:
             offset = [0.0 if not name.endswith("_s") or name == "update_s" else begin for begin, _ in parts]
             columns[name] = np.concatenate([getattr(t, name) + begin for begin, (_, t) in zip(offset, parts, strict=True)])
     columns["taken_firing"] = np.concatenate([t.taken_firing + n for n, (_, t) in zip(base, parts, strict=True)])
+    sent = np.cumsum([0, *(len(t.sent_s) for _, t in parts)])[:-1]
+    columns["crossed_message"] = np.concatenate([t.crossed_message + n for n, (_, t) in zip(sent, parts, strict=True)])
     columns["sender"] = np.concatenate([np.where(t.sender >= 0, t.sender + n, -1) for n, (_, t) in zip(base, parts, strict=True)])
     return dataclasses.replace(first, dropped=sum(t.dropped for _, t in parts), **columns)
 
@@ -336,6 +396,8 @@ def load(folder: str | Path) -> Trace:
         facts: dict[str, Any] = {}
         columns: dict[str, Any] = {}
         for table, names in _TABLES.items():
+            if table == _LATER and table not in facts["rows"]:
+                continue
             read = pq.read_table(folder / f"{table}.parquet", memory_map=False)
             own = json.loads((read.schema.metadata or {})[b"ampc.trace"])
             facts = facts or own

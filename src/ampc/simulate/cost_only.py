@@ -17,7 +17,7 @@ from ampc.diagnostics import AmpError, Diagnostic, error, printable
 from ampc.place.target import Target
 from ampc.place.topology import Network
 from ampc.runtime.trace import Trace
-from ampc.simulate import core, cost_loop, tables
+from ampc.simulate import core, cost_loop, crossings, tables
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import (
     ACKS, ADMITTED, ASYNC, BATCH, BINS, DONE, FAILURE_RATE, FILLED, FLYING, GROW, IDLE, JITTER, LAYERS, MODE, OVERHEAD, REPAIR, RETIRED, ROOM,
@@ -41,7 +41,8 @@ MAX_FAILURES_PER_S, MAX_JITTER = 1e9, 100.0
 class Settings:
     """max_active_keys: instances in flight. batch: instances of an update in the modes `sync` and `filled`; for the rest see `simulator.Conditions`.
 
-    seed draws the order of the templates, jitter and failures. events: firings that a trace holds at most; 0 keeps none.
+    seed draws the order of the templates, jitter and failures. events: firings that a trace holds at most; 0 keeps none. crossings: whether it also
+    holds when messages were on which link.
     """
 
     max_active_keys: int = 32
@@ -52,6 +53,7 @@ class Settings:
     repair_s: float = 0.0
     seed: int = 0
     events: int = 0
+    crossings: bool = False
 
     def check(self) -> None:
         """Raise AmpError AMP551 if a value makes no sense."""
@@ -230,6 +232,8 @@ class _Pass:
         )  # fmt: skip
         mean_depth = s.depth / seconds if seconds > 0 else s.depth
         trace = self._trace(names, links) if len(log.span) else None
+        if trace is not None and self.settings.crossings:
+            trace = trace.crossed(crossings.of_log(self.links, log, len(trace.sent_s)))
         return Result(totals, mean_depth, s.most, updates, s.stale[: layers * BINS].reshape(layers, BINS), int(s.number[FLYING]), trace)
 
     def _trace(self, names: tuple[str, ...], links: tuple[str, ...]) -> Trace:

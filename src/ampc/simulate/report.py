@@ -108,8 +108,10 @@ def text(found: Mapping[str, Any], predicted: float = 0.0) -> str:
 
 
 def _most(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the busiest rows, in their own order."""
-    kept = {id(r) for r in sorted(rows, key=lambda r: -r["utilisation"])[:SHOWN]}
+    """Return all of a few rows; of many the busiest, in their own order, without those that did nothing."""
+    if len(rows) <= SHOWN:
+        return rows
+    kept = {id(r) for r in sorted(rows, key=lambda r: -r["utilisation"])[:SHOWN] if r["utilisation"] > 0}
     return [r for r in rows if id(r) in kept]
 
 

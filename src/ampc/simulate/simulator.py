@@ -27,7 +27,7 @@ from ampc.runtime.options import EngineOptions
 from ampc.runtime.stuck import waiting
 from ampc.runtime.trace import Trace
 from ampc.runtime.watch import progress
-from ampc.simulate import core, driver, tables
+from ampc.simulate import core, crossings, driver, tables
 from ampc.simulate.costs import costs, senders
 from ampc.simulate.totals import Totals
 
@@ -39,10 +39,11 @@ EVENTS = 20_000
 class Conditions:
     """What is simulated beside the target itself.
 
-    precision: chooses rates and the bytes of a number; what products are made of is a setting of the run.
+    precision: chooses rates; what the products of this run are made of is one of its settings.
     jitter: relative standard deviation of a firing's time.
     failures_per_s: of a device, a busy second; it then stands still for `repair_s` and loses nothing. seed draws both.
-    events: firings that a trace holds at most; 0 keeps none. factors: how much longer nodes take than estimated, from a profile.
+    events: firings that a trace holds at most; 0 keeps none. crossings: whether it also holds when messages were on which link.
+    factors: how much longer nodes take than estimated, from a profile.
     """
 
     precision: Precision = "fp32"
@@ -51,6 +52,7 @@ class Conditions:
     repair_s: float = 0.0
     seed: int = 0
     events: int = 0
+    crossings: bool = False
     factors: Factors = dataclasses.field(default_factory=dict)
 
 
@@ -191,6 +193,9 @@ class Simulator(Engine):
             messages=int(log.counts[tables.CROSSED]), failures=int(log.counts[tables.FAILURES]),
         )  # fmt: skip
         self.trace = self._trace(b, log, names, link_names) if len(log.span) else None
+        if self.trace is not None and self.conditions.crossings:
+            sent = min(int(log.counts[tables.MESSAGES]), len(log.sent))
+            self.trace = self.trace.crossed(crossings.of_log(links, log, sent, grouped=self.options.group > 1))
 
     def _trace(self, b: Binding, log: tables.Log, names: tuple[str, ...], link_names: tuple[str, ...]) -> Trace:
         firings, taken, sent = int(log.counts[tables.FIRINGS]), int(log.counts[tables.TAKEN]), min(int(log.counts[tables.MESSAGES]), len(log.sent))

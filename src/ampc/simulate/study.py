@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ampc.data import Dataset
@@ -89,13 +90,23 @@ def run(
     return Outcome(placement, simulator, summary, found, time.perf_counter() - began)
 
 
-def placed(manifest: Manifest, hardware: Hardware) -> Placement:
-    """Return the manifest's own placement where it is on this target by this strategy, else a new one."""
-    c = hardware.conditions
+def placed(manifest: Manifest, hardware: Hardware, in_flight: int = 0) -> Placement:
+    """Return the manifest's own placement where it is on this target by this strategy, else a new one.
+
+    in_flight: instances for whose values devices must have room (0: as many as the program says), where there is such a placement.
+    """
+    c, graph = hardware.conditions, manifest.graph
+    if in_flight and in_flight != graph.train.get("max_active_keys"):
+        roomier = msgspec.structs.replace(graph, train={**graph.train, "max_active_keys": in_flight})
+        try:
+            return place(roomier, hardware.target, hardware.strategy, manifest.statistics, c.precision, hardware.at, c.factors)
+        except AmpError as e:
+            if any(d.code != "AMP513" for d in e.diagnostics):
+                raise
     own = manifest.target == hardware.target and manifest.placement.strategy == hardware.strategy
-    if own and not hardware.at and c.precision == "fp32" and not c.factors:
+    if own and not hardware.at and c.precision == manifest.placement.precision and not c.factors:
         return manifest.placement
-    return place(manifest.graph, hardware.target, hardware.strategy, manifest.statistics, c.precision, hardware.at, c.factors)
+    return place(graph, hardware.target, hardware.strategy, manifest.statistics, c.precision, hardware.at, c.factors)
 
 
 def cost_only(
@@ -106,14 +117,14 @@ def cost_only(
     templates: so many instances, drawn from the data, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
     Raises AmpError as placement does, and AMP551 to AMP553.
     """
-    placement, c, graph = placed(manifest, hardware), hardware.conditions, manifest.graph
+    placement, c, graph = placed(manifest, hardware, options.max_active_keys), hardware.conditions, manifest.graph
     given = {layer: float(own["min_update_frequency"]) for layer, own in options.per_layer.items() if "min_update_frequency" in own}
     frequency = {x.name: float(options.min_update_frequency) for x in graph.layers if "min_update_frequency" not in x.settings} | given
     parameters = initial_parameters(graph, options.seed)
     flow = sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, frequency, c.precision, c.factors)
     settings = cost_pass.Settings(
         options.max_active_keys, mode,  # type: ignore[arg-type]  # checked by it
-        options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events
+        options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events, c.crossings,
     )
     result = cost_pass.simulate(flow, hardware.target, training.n, settings)
     stale = {layer: None if math.isnan(x) else float(x) for layer, x in zip(flow.layers, result.mean_staleness())}

@@ -50,7 +50,11 @@ def draw(path: Path, rows: Sequence[Mapping[str, Any]], axes: Sequence[str], tit
         panel.set_ylabel(label)
         panel.set_title(note, fontsize=10)
         if name == "instances_per_s":
-            panel.set_ylim(bottom=0) if not logarithmic else panel.set_yscale("log")
+            if logarithmic:
+                panel.set_yscale("log")
+            else:
+                panel.set_ylim(bottom=0)
+                panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         elif name == "mean_utilisation":
             panel.set_ylim(0, 1.05)
             panel.plot([], [], color="#555555", linewidth=1, linestyle="--", label="busiest link")

@@ -34,8 +34,10 @@ HALF = 0.42
 """Of a row's height, in rows."""
 BINS = 400
 """Parts of the time of such a row."""
-MOST_ROWS = 64
-"""Devices that a panel shows; of more, those that fire most."""
+FINEST = 1 / 1200
+"""Of the width: boxes of which half are narrower than this, about a dot, would only look pale."""
+FEW_ROWS, MOST_ROWS = 16, 64
+"""So many devices are all shown; of more those that fire; and of very many those that fire most."""
 
 Spans = npt.NDArray[np.float64]
 
@@ -94,9 +96,12 @@ def _pitch(rows: int) -> float:
 
 
 def _rows(trace: Trace) -> list[int]:
-    """Return the devices that a panel shows: all, or of many those that are busiest."""
-    if len(trace.devices) <= MOST_ROWS:
+    """Return the devices that a panel shows: all, or of many those that fire, and of these the busiest."""
+    if len(trace.devices) <= FEW_ROWS:
         return list(range(len(trace.devices)))
+    fired = np.unique(trace.device).tolist()
+    if len(fired) <= MOST_ROWS:
+        return fired or [0]
     busy = trace.busy_s()
     return sorted(np.argsort(-busy, kind="stable")[:MOST_ROWS].tolist())
 
@@ -111,7 +116,7 @@ def _panel(axis: Axes, title: str, trace: Trace, devices: list[int], begin: floa
         kinds = [_within(spans, begin, end) for spans in boxes(trace, d)]
         busy[row] = sum(float((spans[:, 1] - spans[:, 0]).sum()) for spans in kinds)
         count = sum(map(len, kinds))
-        if count > MOST_BOXES:
+        if count > MOST_BOXES or _pale(kinds, FINEST * (end - begin)):
             dense = True
             _shares(axis, row, kinds, begin, last, scale)
             continue
@@ -140,8 +145,15 @@ def _panel(axis: Axes, title: str, trace: Trace, devices: list[int], begin: floa
         width, short = _unit((last - begin) / BINS)
         facts += f", heights are shares of {(last - begin) / BINS * width:.1f} {short}"
     if len(devices) < len(trace.devices):
-        facts += f", {len(devices)} of {len(trace.devices)} devices"
+        idle = len(trace.devices) - len(np.unique(trace.device))
+        facts += f", {len(devices)} of {len(trace.devices)} devices" + (f" ({idle} idle)" if idle else "")
     axis.set_title(facts, loc="right", fontsize=9.5, color=MUTED, pad=6)
+
+
+def _pale(kinds: Sequence[Spans], width: float) -> bool:
+    """Whether most boxes of a row are narrower than `width`, and there are more than a few."""
+    widths = np.concatenate([spans[:, 1] - spans[:, 0] for spans in kinds])
+    return len(widths) > 100 and float(np.median(widths)) < width
 
 
 def _draw(axis: Axes, row: int, spans: Spans, colour: str, edge: float) -> None:

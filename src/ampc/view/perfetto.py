@@ -1,4 +1,4 @@
-"""A trace as a file for Perfetto (ui.perfetto.dev): firings as slices by device, counters, and arrows from senders to receivers.
+"""A trace as a file for Perfetto (ui.perfetto.dev): firings by device and messages by link as slices, counters, arrows from senders to receivers.
 
 Protobuf `TrackEvent`s with times in whole nanoseconds: slices of a track nest or are apart, begin one after the other, and last at least 1 ns.
 The size is bounded: a trace that is too long is cut off at the end, and arrows are sampled.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,14 @@ from ampc.runtime.trace import Trace, grouped
 MOST_BYTES = 64 << 20
 MOST_FLOWS = 20_000
 FIRST_BYTES = 60
-"""What a firing takes about, slices and counters together: the first guess at what fits."""
+"""What a firing takes about, slices and counters together: the first guess at what fits. A message on a link takes about as much."""
 CATEGORIES = ("forward", "backward", "update")
 NOTES = ("tokens", "updates")
+LINK_NOTES = ("bytes", "waited ns")
+"""Of a message on a link: its weight, and how long it waited for those before it."""
 PASS = 1
-"""Process of what belongs to no device."""
+"""Process of what belongs to no device, and that of links."""
+LINKS = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ def write(
     whole = trace if window is None else trace.window(*window)
     total = len(whole.start_s)
     begin = window[0] if window is not None else 0.0
-    room = total if total * FIRST_BYTES <= most_bytes else most_bytes // FIRST_BYTES
+    each = FIRST_BYTES * (1 + len(whole.crossed_link) / max(1, total))
+    room = total if total * each <= most_bytes else int(most_bytes / each)
     while True:
         part = whole
         if room < total:
@@ -74,6 +78,7 @@ def _bytes(trace: Trace, most_flows: int) -> tuple[bytes, int]:
     out = _Out(trace, takers, times, flows)
     for d, mine in zip(devices.tolist(), groups, strict=True):
         out.device(d, mine)
+    out.links()
     out.instances()
     return out.data.getvalue(), len(flows)
 
@@ -125,6 +130,7 @@ class _Out:
         self.time_tag = _varint(TracePacket.TIMESTAMP_FIELD_NUMBER << 3)
         self.event_tag = _varint(TracePacket.TRACK_EVENT_FIELD_NUMBER << 3 | 2)
         self.names = trace.names()
+        self.stale = trace.staleness()
         self.head = b""
 
     # ------------------------------------------------------------------------------------------------ tracks
@@ -132,12 +138,12 @@ class _Out:
     def device(self, d: int, mine: npt.NDArray[np.int64]) -> None:
         """Write a device: a process with a thread of its firings `mine`, in order of start, and how many tokens wait there."""
         t, e = self.trace, self.events
-        process, thread, waiting = 4 * d + 8, 4 * d + 9, 4 * d + 10
-        self._begin(d + 2)
-        self._process(process, d + 2, t.devices[d])
+        process, thread, waiting, stale = range(4 * d + 8, 4 * d + 12)
+        self._begin(d + 3)
+        self._process(process, d + 3, t.devices[d])
         packet = self.packets()
         packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = thread, process
-        packet.track_descriptor.thread.pid, packet.track_descriptor.thread.tid = d + 2, d + 2
+        packet.track_descriptor.thread.pid, packet.track_descriptor.thread.tid = d + 3, d + 3
         packet.track_descriptor.thread.thread_name = "firings"
         self._put(packet)
         kinds = self._kinds(thread, np.unique(t.queue[mine]).tolist())
@@ -160,9 +166,39 @@ class _Out:
                 self._event(ends[k] - 1, end)
             self._event(ends[k], end)
         self._counter(waiting, process, "tokens waiting", self._waiting(mine, starts))
+        ages = self.stale[mine].tolist()
+        if max(ages) >= 0:
+            self._counter(stale, process, "staleness", ((start, age) for start, age in zip(starts, ages, strict=True) if age >= 0))
 
-    def _kinds(self, thread: int, queues: list[int]) -> dict[int, bytes]:
-        """Say the names of a device's events; return how an event of each queue begins, and (at -1) that of an update within a firing."""
+    def links(self) -> None:
+        """Write a track for each link that carried something: a slice for each message, while its bytes are on the link."""
+        t, e, found = self.trace, self.events, self.trace.crossings()
+        if not len(found.link):
+            return
+        first = 4 * len(t.devices) + 8
+        self._begin(LINKS)
+        self._process(first, LINKS, "links")
+        by_time = np.lexsort((found.left_s, found.entered_s, found.link))
+        numbers, starts_at = np.unique(found.link[by_time], return_index=True)
+        for link, mine in zip(numbers.tolist(), np.split(by_time, starts_at[1:]), strict=True):
+            track = first + 1 + link
+            self._begin(len(t.devices) + 3 + link)
+            packet = self.packets()
+            packet.track_descriptor.uuid, packet.track_descriptor.parent_uuid = track, first
+            packet.track_descriptor.name = printable(t.links[link])
+            self._put(packet)
+            queues = t.message_queue[found.message[mine]]
+            kinds = self._kinds(track, np.unique(queues).tolist(), LINK_NOTES)
+            end = e(type=e.TYPE_SLICE_END, track_uuid=track).SerializeToString()
+            sizes = np.nan_to_num(t.message_bytes[found.message[mine]]).astype(np.int64).tolist()
+            waited = np.rint((found.entered_s[mine] - found.came_s[mine]) * 1e9).astype(np.int64).tolist()
+            starts, ends = nanoseconds(found.entered_s[mine], found.left_s[mine])
+            for q, size, wait, start, stop in zip(queues.tolist(), sizes, waited, starts, ends, strict=True):
+                self._event(start, kinds[q] + self._notes(size, wait))
+                self._event(stop, end)
+
+    def _kinds(self, track: int, queues: list[int], notes: Sequence[str] = NOTES) -> dict[int, bytes]:
+        """Say the names of a track's events; return how an event of each queue begins, and (at -1) that of an update within a firing."""
         last = 2 * len(self.trace.segments)
         packet = self.packets()
         names = {q: self.names[q] for q in queues} | {-1: "update"}
@@ -170,18 +206,18 @@ class _Out:
             packet.interned_data.event_names.add(iid=iid, name=printable(name))
         for iid, name in enumerate(CATEGORIES, start=1):
             packet.interned_data.event_categories.add(iid=iid, name=name)
-        for iid, name in enumerate(NOTES, start=1):
+        for iid, name in enumerate(notes, start=1):
             packet.interned_data.debug_annotation_names.add(iid=iid, name=name)
         self._put(packet)
         out = {}
         for iid, q in enumerate(names, start=1):
             category = 3 if q in (-1, last) else 1 + (q & 1)
-            event = self.events(type=self.events.TYPE_SLICE_BEGIN, track_uuid=thread, name_iid=iid, category_iids=[category])
+            event = self.events(type=self.events.TYPE_SLICE_BEGIN, track_uuid=track, name_iid=iid, category_iids=[category])
             out[q] = event.SerializeToString()
         return out
 
     def _notes(self, *values: int) -> bytes:
-        """Return the part of an event with what belongs to NOTES."""
+        """Return the part of an event with what belongs to the notes of its track."""
         event = self.events()
         for iid, value in enumerate(values, start=1):
             if value:
