@@ -48,8 +48,8 @@ def data_folder(recipe: str, **settings: Any) -> Path:
     return out
 
 
-def graph_of(model: str, root: Path = ROOT, left_out: tuple[str, ...] = (), **overrides: Any) -> Any:
-    """Return the compiled program of a bundled model, or of program text; `left_out`: passes over the graph."""
+def graph_of(model: str, root: Path = ROOT, left_out: tuple[str, ...] = (), replicas: str | None = None, **overrides: Any) -> Any:
+    """Return the compiled program of a bundled model, or of program text; `left_out`: passes over the graph; `replicas`: as of `ampc.compile`."""
     if left_out:
         from ampc.compiler import compile_file
         from ampc.place import this_machine
@@ -58,7 +58,8 @@ def graph_of(model: str, root: Path = ROOT, left_out: tuple[str, ...] = (), **ov
         return Program(compile_file(root / "models" / f"{model}.amp", target=this_machine(), overrides=overrides, disable=left_out))
     import ampc
 
-    return ampc.compile(model if "\n" in model else root / "models" / f"{model}.amp", **overrides)
+    given: dict[str, Any] = {"replicas": replicas} if replicas else {}  # what an older package doesn't know is not asked of it
+    return ampc.compile(model if "\n" in model else root / "models" / f"{model}.amp", **given, **overrides)
 
 
 def providers() -> tuple[str, ...]:
@@ -90,20 +91,20 @@ def prepare(blas: str = "", source: str = "") -> None:
 class Ours:
     """A model and a data folder in an engine; `settings` over the model's `train:` block.
 
-    work: what a window does. blas: "mkl" or "openblas". left_out: passes over the graph. told: whether `facts` holds FLOPs, the engine's share of
-    the time and memory.
+    work: what a window does. blas: "mkl" or "openblas". left_out: passes over the graph. replicas: copies of layers. told: whether `facts` holds
+    FLOPs, the engine's share of the time and memory.
     """
 
     def __init__(
         self, model: str, data: str, overrides: dict[str, Any] | None = None, instances: int = 0, work: Work = "train", blas: str = "",
-        source: str = "", left_out: tuple[str, ...] = (), told: bool = False, **settings: Any,
+        source: str = "", left_out: tuple[str, ...] = (), told: bool = False, replicas: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         prepare(blas, source)
         from ampc.runtime import native
 
         if work in ("stream", "pass", "call"):
             settings |= {"workers": 1, "max_active_keys": 1, "group": 1}
-        self.program = graph_of(model, Path(source) if source else ROOT, left_out, **(overrides or {}))
+        self.program = graph_of(model, Path(source) if source else ROOT, left_out, replicas, **(overrides or {}))
         self.data = self.program.read(data)
         used = min(instances or self.data.n, CALLED if work in ("pass", "call") else self.data.n)
         if used < self.data.n:

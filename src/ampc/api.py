@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ampc.diagnostics import AmpError
 from ampc.runtime.program import Program
@@ -17,29 +17,37 @@ if TYPE_CHECKING:
     from ampc.manifest import Manifest
     from ampc.place import Target
 
+MOST_COPIES = 16
+"""Of a layer with `replicas="auto"`; there are never more than devices."""
+
 
 def compile(
     path_or_text: str | Path, *, target: str | Path | Target | None = None, strategy: str = "balanced",
-    overrides: Mapping[str, int | float | bool] | None = None, **parameters: int | float | bool,
+    overrides: Mapping[str, int | float | bool] | None = None, replicas: Literal["auto"] | Mapping[str, int] | None = None,
+    **parameters: int | float | bool,
 ) -> Program:  # fmt: skip
     """Return the program in an `.amp` file, or in a text (one that has a line break), compiled for `target`.
 
     parameters: the model's own, as in `ampc.compile("models/list_reduction.amp", hidden=64)`; `overrides` takes those whose names are taken here.
     target: a bundled target's name, a `.toml` file or a Target; the default is one device for each usable core.
+    replicas: copies of layers, by name as with the command line's `--replicas LAYER=N`; "auto" makes them where that is predicted to pay.
     Raises AmpError with every mistake that the first failing stage finds.
     """
-    from ampc.compiler import compile_file, compile_source
+    from ampc.compiler import compile_source
     from ampc.place import Target, load_target
+    from ampc.source import read_source, remember
 
     values = {**parameters, **(overrides or {})}
     if isinstance(path_or_text, str) and "\n" in path_or_text:
-        from ampc.source import remember
-
-        hardware = target if isinstance(target, Target) or target is None else load_target(target)
-        done = compile_source(remember("text.amp", path_or_text.encode(), "the text"), target=hardware, overrides=values, strategy=strategy)
-        assert done.manifest is not None
-        return Program(done.manifest)
-    return Program(compile_file(path_or_text, target=target, overrides=values, strategy=strategy))
+        source = remember("text.amp", path_or_text.encode(), "the text")
+    else:
+        source = read_source(path_or_text)
+    hardware = target if isinstance(target, Target) or target is None else load_target(target)
+    copies = MOST_COPIES if replicas == "auto" else 1
+    asked = replicas if isinstance(replicas, Mapping) else None
+    done = compile_source(source, target=hardware, overrides=values, strategy=strategy, copies=copies, replicas=asked)
+    assert done.manifest is not None
+    return Program(done.manifest)
 
 
 def load(path: str | Path) -> Program:

@@ -26,6 +26,8 @@ GAIN = 1.1
 LITTLE = 1.03
 """More parts or copies are preferred only if they gain so much over fewer."""
 MOST_STEPS = 6
+LARGE_TABLE = 1024
+"""Rows of a table above which it is not copied along with all other layers: few instances reach a row, and averaging would halve its steps."""
 NEAR = 0.8
 """Share of the busiest device's seconds from which on another is about as busy."""
 TRIED_LAYERS = 2
@@ -148,7 +150,8 @@ def _options(
     graph: Graph, made: Graph, now: Placement | None, changes: Mapping[str, Change], statistics: Statistics, parts: int, copies: int,
     asked: Mapping[str, Change],
 ) -> list[dict[str, Change]]:
-    """Return what to try next: twice or four times as many parts of the heaviest layers, as many or more copies than others have.
+    """Return what to try next: copies of every layer (instances then stay on their device); twice or four times as many parts of the heaviest layers;
+    as many or more copies of these than others have.
 
     Where several devices are about as busy as the busiest, the heaviest layer of each is changed together: one alone would gain nothing.
     """
@@ -161,6 +164,10 @@ def _options(
     more = [r for r in (several, 2 * several, 4 * several) if 1 < r <= copies and fixed in (1, r)]
     counts = more if not any("~" in x.name for x in graph.layers) else []
     options: list[dict[str, Change]] = []
+    if counts and several == 1 and fixed == 1:
+        every = [n for n, x in original.items() if x.form != "embedding" or x.params[0].shape[0] <= LARGE_TABLE]
+        for count in sorted({c for c in (2, 4, 8, copies) if c <= copies}):
+            options.append({**changes, **{n: msgspec.structs.replace(changes.get(n, Change()), replicas=count) for n in every}})
     for names in [*alone, *([together] if len(together) > 1 else [])]:
         for factor in (2, 4):
             new = {n: msgspec.structs.replace(changes.get(n, Change()), columns=changes.get(n, Change()).columns * factor) for n in names}

@@ -17,6 +17,7 @@ from ampc.diagnostics import AmpError, error, printable
 if TYPE_CHECKING:
     from ampc.compiler import Compilation, FactorsOf
     from ampc.ir.graph import Graph
+    from ampc.manifest import Manifest
     from ampc.place import Statistics, Target
     from ampc.place.factors import Factors
 
@@ -31,6 +32,8 @@ class Emit(StrEnum):
 
 OF_OPTIONS = ("AMP250", "AMP251", "AMP401", "AMP506", "AMP510", "AMP514", "AMP516")
 """Mistakes in the values of `--set`, `--disable-pass`, `--precision`, `--strategy`, `--at`, `--split`, `--replicas`: the command is wrong."""
+SPREAD = 0.75
+"""Mean over the busiest core below which cores are called idle."""
 
 Stage = StrEnum("Stage", ["parse", "check", "lower", "passes", "place"])
 
@@ -370,11 +373,22 @@ def _summary(done: Compilation, folder: Path) -> str:
     parameters = sum(x.parameters for x in _layer_costs(done).values())
     lines = [f"compiled {m.name}: {len(m.graph.nodes)} nodes, {len(m.graph.layers)} layers, {parameters:,} parameters"]
     lines += ["  " + line for line in placement_table(done).splitlines()]
+    if _idle(m):
+        lines.append("  help      cores are idle: `--replicas auto` deals instances among copies of the layers, where that is predicted to pay")
     lines.append("  " + _memory_line(_memory(folder)))
     for what, name in (("manifest", "manifest.json"), ("kernels", "kernels.py"), ("picture", "graph.svg"), ("reports", "report")):
         if (folder / name).exists():
             lines.append(f"  {what:9} {printable(str(folder / name))}")
     return "\n".join(lines)
+
+
+def _idle(m: Manifest) -> bool:
+    """Return whether cores have little to do, and copies of layers are a way to give them more."""
+    from ampc.ir.copies import copy_number
+
+    busy = m.placement.busy_s
+    idle = sum(busy) < SPREAD * len(busy) * max(busy, default=0.0)
+    return idle and all(d.kind == "cpu" for d in m.target.devices) and not any(copy_number(x.name) is not None for x in m.graph.layers)
 
 
 def _warm(done: Compilation) -> None:

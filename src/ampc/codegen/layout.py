@@ -104,6 +104,14 @@ class H(IntEnum):
     LOG_STRIDE = auto()
     TIMES0 = auto()
     """I: while a log is written, when the instance of each place in the order was admitted; TOTAL words on, when it retired."""
+    COPIES = auto()
+    """Copies of replicated layers that instances are dealt to; 1 if there are none."""
+    BY_LOAD = auto()
+    """1: a cohort goes to the copy with least in flight; 0: to the copies in turn."""
+    NEXT_COPY = auto()
+    """The copy whose turn it is."""
+    LOAD0 = auto()
+    """I: lines of values that each copy has in flight."""
     END = auto()
 
 
@@ -130,7 +138,8 @@ class Z(IntEnum):
     INSTANCE = 0
     POSITION = 1
     """Its place in the order."""
-    DEAL = 2
+    COPY = 2
+    """The copy of replicated layers that it is dealt to."""
     ARENA = 3
     """F: where its values are."""
     COUNTERS = 4

@@ -221,7 +221,7 @@ class Routes:
                 return _cases(f"int(at(F, {self.address(place)}))", cases)
             case Dealt(count=count):
                 slots = self.text.head("slots", "I[SLOT0]")
-                return tuple(f"at(I, {slots} + slot * {SLOT} + {Z.DEAL.value}) % {count} == {i}" for i in range(count - 1))
+                return tuple(f"at(I, {slots} + slot * {SLOT} + {Z.COPY.value}) == {i}" for i in range(count - 1))
 
     # --------------------------------------------------------------------------------------------- backward
 

@@ -67,7 +67,8 @@ def _copied(graph: Graph) -> set[int]:
 
     These are the uses of replicated layers and, backward from them, what computes their operands, up to other layers and the Source. Beyond
     that go along: all tests on a computed integer with the node that computes it (both must know of the same states), all that touches rows
-    that a Group collected (they have no place outside its arm), and what leaves a loop or stacks elements (one message instead of many).
+    that a Group collected (they have no place outside its arm), what leaves a loop or stacks elements (one message instead of many), and the
+    losses, metrics and outputs that no other layer comes before, with what computes their operands: an instance then stays on one device.
     """
     replicated = {n.id for n in graph.nodes if isinstance(n, PPT) and any(x.replicas > 1 for _, x in members(graph, n.op, n.layer, n.attrs))}
     fixed = {n.id for n in graph.nodes if isinstance(n, Source | PPT | Loss | Metric | Output)}
@@ -88,7 +89,16 @@ def _copied(graph: Graph) -> set[int]:
             if graph.by_id[maker].outputs[port].rows == "*":
                 along[maker].add(n.id)
                 along[n.id].add(maker)
-    return _closed(copied, along, fixed)
+    copied = _closed(copied, along, fixed)
+    layers = {n.id for n in graph.nodes if isinstance(n, PPT)}
+    both = {i: makers[i] | along[i] for i in makers}
+    for n in graph.nodes:
+        if isinstance(n, Loss | Metric | Output):
+            needed = _closed({n.id}, both, fixed)
+            before = set().union(*(makers[i] for i in needed)) & layers
+            if before and before <= copied:
+                copied |= needed
+    return copied
 
 
 def _closed(start: set[int], needed: dict[int, set[int]], fixed: set[int]) -> set[int]:

@@ -233,11 +233,22 @@ class _Rates:
             case Flatmap(to=Over(region=r)) | Ungroup(to=r):
                 return inputs[0] * self.extent(regions[r])
             case Flatmap(to=Dependents(region=r, at=at)):
-                return self._states(regions[r]) * self._points(at)
+                return self._states(regions[r]) * self._points(at) * self._arm_share(node)
             case Group(region=r) if len(node.inputs) == 1:
                 return inputs[0] / max(1.0, self.extent(regions[r]))
             case _:
                 return inputs[0] if inputs else 1.0
+
+    def _arm_share(self, node: AnyNode) -> float:
+        """Return the share of instances that reach `node`: those of one copy in an arm, which messages enter only by a Cond that deals; else all."""
+        seen, todo = set[int](), [node.id]
+        while todo:
+            at = self.graph.by_id[todo.pop()]
+            if isinstance(at, Cond | Phi) and isinstance(at.test, Dealt):
+                return 1.0 / at.test.count if isinstance(at, Cond) else 1.0
+            seen.add(at.id)
+            todo += [maker for maker, _ in at.inputs if maker not in seen]
+        return 1.0
 
     def _port_share(self, test: Test, port: int, n_ports: int) -> float:
         match test:

@@ -23,7 +23,7 @@ from ampc.codegen.plan import layer_names
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
 from ampc.diagnostics import error
-from ampc.ir.nodes import PPT, Group, Metric, Output
+from ampc.ir.nodes import PPT, Cond, Dealt, Group, Metric, Output
 from ampc.place import usable_cores
 from ampc.runtime.extents import Extents
 from ampc.runtime.events import InFlight
@@ -238,7 +238,9 @@ class Binding:
         return True
 
     def clear_pools(self) -> None:
-        """Nothing is in flight: the pools are empty."""
+        """Nothing is in flight: the pools are empty, no copy has anything to do."""
+        self.I[H.NEXT_COPY] = 0
+        self.I[self.I[H.LOAD0] : self.I[H.LOAD0] + self.copies] = 0
         for word in (H.VALUES0, H.COUNTS0):
             pool = self.I[word]
             blocks = pool + POOL
@@ -295,6 +297,8 @@ class Binding:
         head[H.RING0] = table.room(pairs * RING)
         head[H.FOLD0] = table.room(max(1, len(self.folds)) * FOLD)
         head[H.COHORT0] = table.room(2 * self.cohorts)
+        self.copies = max((n.test.count for n in self.graph.nodes if isinstance(n, Cond) and isinstance(n.test, Dealt)), default=1)
+        head[H.LOAD0] = table.room(self.copies)
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
         head[H.SLOT0] = table.room(self.slots * SLOT)
@@ -318,7 +322,7 @@ class Binding:
         I = zeros(table.size, np.int64)  # the name it has in kernels
         head |= {
             H.WORKERS: self.workers, H.THREADS: min(self.workers, usable_cores()), H.SLOTS: self.slots, H.GROUP: self.group,
-            H.COHORTS: self.cohorts,
+            H.COHORTS: self.cohorts, H.COPIES: self.copies,
             H.WORK_STRIDE: self.work_stride, H.SCRATCH0: self.scratch0, H.SCRATCH_STRIDE: self.scratch_stride, H.CAP: TOKENS,
             H.SEGMENTS: segments, H.LAYERS: layers, H.FOLDS: len(self.folds),
         }  # fmt: skip
@@ -459,15 +463,17 @@ class Binding:
     # ----------------------------------------------------------------------------------------------- outputs
 
     def outputs(self) -> tuple[dict[int, tuple[int, int]], int]:
-        """Return (Output node id -> (place in O, rows), size of O)."""
+        """Return (Output node id -> (place in O, rows), size of O). Copies of an output, which different instances write to, have one place."""
         places: dict[int, tuple[int, int]] = {}
+        by_name: dict[str, tuple[int, int]] = {}
         size = 0
         for node in self.graph.nodes:
             if isinstance(node, Output):
-                kind = self.graph.type_of(node.inputs[0])
-                rows = self.output_rows(node)
-                places[node.id] = (size, rows)
-                size += rows * kind.cols
+                if node.name not in by_name:
+                    rows = self.output_rows(node)
+                    by_name[node.name] = (size, rows)
+                    size += rows * self.graph.type_of(node.inputs[0]).cols
+                places[node.id] = by_name[node.name]
         return places, size
 
     def output_rows(self, node: Output) -> int:

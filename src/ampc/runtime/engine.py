@@ -44,6 +44,8 @@ STASH_VERSIONS = 16
 """Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
 FEW = 4
 """Instances of a pass that one worker runs on the calling thread."""
+AVERAGED = 1 << 15
+"""Parameters of a layer that are averaged at once: they stay in a core's cache."""
 UNWRITTEN = np.uint32(0x7FC0DEAD)
 """Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
@@ -240,9 +242,14 @@ class Engine:
     def _average(self) -> None:
         """Give every copy of a replicated layer the mean of all; moments and what an instance holds of older versions stay."""
         for copies in self._copies:
-            mean = np.mean([self._F[m.param : m.param + m.size] for m in copies], axis=0, dtype=np.float64)
-            for m in copies:
-                self._F[m.param : m.param + m.size] = mean
+            for start in range(0, copies[0].size, AVERAGED):
+                parts = [self._F[m.param + start : m.param + min(m.size, start + AVERAGED)] for m in copies]
+                mean = parts[0].astype(np.float64)
+                for part in parts[1:]:
+                    mean += part
+                mean /= len(parts)
+                for part in parts:
+                    part[...] = mean
 
     def _pass(
         self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool, record: bool,
@@ -298,6 +305,7 @@ class Engine:
         for word in (H.STOP, H.ERROR, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.NONFINITE, H.NONFINITE_COUNT, H.IN_BATCH):
             I[word] = 0
         I[H.TRAIN], I[H.UPDATE], I[H.SYNC] = int(train), int(train and update), int(train and o.mode == "sync")
+        I[H.BY_LOAD] = int(o.mode == "async" and o.driver != "simulate")  # a synchronous batch is dealt equally, and so deals the simulator
         I[H.BATCH], I[H.TOTAL], I[H.EPOCH], I[H.SEED] = o.min_update_frequency, n, epoch, o.seed
         I[H.SCHEDULE], I[H.RANDOM] = int(o.driver == "step"), (o.seed * 0x9E3779B97F4A7C15 + epoch * 0xBF58476D1CE4E5B9 + 0x2545F491) % (1 << 62) | 1
         I[I[H.ORDER0] : I[H.ORDER0] + n] = order
@@ -422,7 +430,7 @@ class Engine:
         ran = I[I[H.ORDER0] : I[H.ORDER0] + total]
         predicted: dict[str, list[Array]] = {}
         for node in self.graph.nodes:
-            if isinstance(node, Output) and node.id in places:
+            if isinstance(node, Output) and node.id in places and node.name not in predicted:
                 start, rows = places[node.id]
                 cols = self.graph.type_of(node.inputs[0]).cols
                 table = O[start : start + rows * cols].reshape(rows, cols)

@@ -1,4 +1,5 @@
 """Room for instances in flight: blocks of two pools, values and counters, taken at admission by an instance's own size and given back at retirement.
+And the copy of replicated layers that a cohort is dealt to, by how much each has in flight.
 
 Only the owner of the Source comes here, so nothing is locked. A cohort's instances lie side by side; the cohorts that are in flight form a ring in
 the order of their addresses, which begins with one of no size (number COHORTS). A cohort goes into the first gap from the rover on that holds it,
@@ -20,8 +21,9 @@ from ampc.runtime.tokens import COUNTERS, INSTANCE, LAYOUT, POSITION, SLOT, SLOT
 # mypy: disable-error-code="no-untyped-def"
 
 VALUES0, COUNTS0, COHORTS, ADMITTED, DONE, SHAPE0 = (h.value for h in (H.VALUES0, H.COUNTS0, H.COHORTS, H.ADMITTED, H.DONE, H.SHAPE0))
+COPIES, BY_LOAD, NEXT_COPY, LOAD0, GROUP = (h.value for h in (H.COPIES, H.BY_LOAD, H.NEXT_COPY, H.LOAD0, H.GROUP))
 LINES, BEGIN, ROVER, FULL, LIVE, PEAK, HIGH, FLIGHT = (m.value for m in (M.LINES, M.START, M.ROVER, M.FULL, M.LIVE, M.PEAK, M.HIGH, M.FLIGHT))
-ARENA, DEAL, VALUES, COUNTS = Z.ARENA.value, Z.DEAL.value, A.VALUES.value, A.COUNTS.value
+ARENA, COPY, VALUES, COUNTS = Z.ARENA.value, Z.COPY.value, A.VALUES.value, A.COUNTS.value
 POOL, FLOATS, WORDS = _POOL, _FLOATS, _WORDS
 BLOCK = 4
 """Words of a cohort's record in a pool: where it begins and how long it is, in lines; the next cohort by address, and the one before."""
@@ -94,14 +96,30 @@ def take_room(I, cohort, values, counts):
 
 
 @njit(**KERNEL)
+def deal(I, lines):
+    """Return the copy that a cohort of so many lines of values goes to, and count them there: of those with least in flight the next in turn."""
+    copy = I[NEXT_COPY]
+    if I[BY_LOAD] == 1:
+        for k in range(1, I[COPIES]):
+            other = (I[NEXT_COPY] + k) % I[COPIES]
+            if at(I, I[LOAD0] + other) < at(I, I[LOAD0] + copy):
+                copy = other
+    I[NEXT_COPY] = (copy + 1) % I[COPIES]
+    put(I, I[LOAD0] + copy, at(I, I[LOAD0] + copy) + lines)
+    return copy
+
+
+@njit(**KERNEL)
 def give_room(I, cohort):
     """A cohort has retired."""
+    load = I[LOAD0] + at(I, I[SLOT0] + cohort * I[GROUP] * SLOT + COPY)
+    put(I, load, at(I, load) - at(I, I[VALUES0] + POOL + cohort * BLOCK + LENGTH))
     give_block(I, I[VALUES0], cohort)
     give_block(I, I[COUNTS0], cohort)
 
 
 @njit(**KERNEL)
-def settle_in(I, cohort, slot, position, instance, values, counts):
+def settle_in(I, cohort, copy, slot, position, instance, values, counts):
     """Give a slot to an instance so many lines behind the beginning of its cohort; its counters are zero."""
     record = I[SLOT0] + slot * SLOT
     shape = at(I, I[SHAPE0] + instance)
@@ -110,7 +128,7 @@ def settle_in(I, cohort, slot, position, instance, values, counts):
     counters = at(I, b + BEGIN) + (at(I, b + POOL + cohort * BLOCK + START) + counts) * WORDS
     put(I, record + INSTANCE, instance)
     put(I, record + POSITION, position)
-    put(I, record + DEAL, position)
+    put(I, record + COPY, copy)
     put(I, record + ARENA, at(I, a + BEGIN) + (at(I, a + POOL + cohort * BLOCK + START) + values) * FLOATS)
     put(I, record + COUNTERS, counters)
     put(I, record + LAYOUT, shape)

@@ -21,7 +21,7 @@ from ampc.runtime.native import (
 )  # fmt: skip
 from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
-from ampc.runtime.room import ARENA, COUNTS, SHAPE0, VALUES, full, give_room, note_flight, settle_in, take_room
+from ampc.runtime.room import ARENA, COUNTS, SHAPE0, VALUES, deal, full, give_room, note_flight, settle_in, take_room
 from ampc.runtime.tokens import (
     BUFFER, CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, LAYERS, MASK, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
     RING_TAIL, SEG, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, counters, pass_on, publish, ready,
@@ -164,12 +164,13 @@ def admit_cohort(I, w):
         k += 1
     if take_room(I, cohort, values, counts) == 0:
         return 0
+    copy = deal(I, values)
     values = 0
     counts = 0
     for position in range(first, first + k):
         instance = at(I, I[ORDER0] + position)
         slot = cohort * I[GROUP] + position - first
-        settle_in(I, cohort, slot, position, instance, values, counts)
+        settle_in(I, cohort, copy, slot, position, instance, values, counts)
         ready(I, w, 0, slot, 0)
         values += at(I, at(I, I[SHAPE0] + instance) + VALUES)
         counts += at(I, at(I, I[SHAPE0] + instance) + COUNTS)

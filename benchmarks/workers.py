@@ -1,0 +1,94 @@
+"""Two workers against one, for each of the paper's models: layers spread, or copied (`--replicas auto`); and what the machine allows.
+
+That is told by two engines of one worker side by side: they share nothing but caches, memory and the processor's clock, so that their rate over
+that of one alone is the most that a second worker can bring here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from benchmarks import babi, ggsnn, list_reduction, mnist, tree_lstm
+from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
+from benchmarks.ours import Ours, providers
+from benchmarks.report import Goal, publish
+
+GOAL = 1.8
+
+
+class Pair:
+    """Two engines of one worker each, on a thread each: counts the instances of both."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.both = [Ours(**arguments) for _ in range(2)]
+        self.note = self.both[0].note
+
+    def window(self, seconds: float) -> tuple[float, float]:
+        rates = [0.0, 0.0]
+
+        def run(k: int) -> None:
+            items, took = self.both[k].window(seconds)
+            rates[k] = items / took
+
+        threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return sum(rates) * seconds, seconds
+
+
+def _copied(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings for copies of layers, with as many instances in flight for each."""
+    return {**settings, "replicas": "auto", "max_active_keys": 2 * settings["max_active_keys"]}
+
+
+TASKS: tuple[tuple[str, str, str, Any, dict[str, Any]], ...] = (
+    ("list reduction", "sequences/s", list_reduction.MODEL, list_reduction.folder, list_reduction.SETTINGS),
+    ("MNIST", "images/s", mnist.MODEL, mnist.folder, {**mnist.SETTINGS, "instances": mnist.INSTANCES}),
+    ("QM9, hidden 100", "molecules/s", ggsnn.MODEL, ggsnn.folder, ggsnn.settings(100)),
+    ("QM9, hidden 200", "molecules/s", ggsnn.MODEL, ggsnn.folder, ggsnn.settings(200)),
+    ("Tree-LSTM", "trees/s", tree_lstm.MODEL, tree_lstm.folder, tree_lstm.settings()),
+    ("bAbI 15", "instances/s", babi.MODEL, babi.folder, babi.SETTINGS),
+)
+
+
+def contenders(name: str, model: str, data: str, settings: dict[str, Any], source: str = "") -> list[Contender]:
+    one: dict[str, Any] = {"model": model, "data": data, "blas": providers()[0], **settings, "workers": 1, "source": source}
+    one.pop("told", None)
+    two = {**one, "workers": 2}
+    return [
+        Contender("1 worker", Ours, one),
+        Contender("2 workers, layers spread", Ours, two, 2),
+        Contender("2 workers, two copies", Ours, {**two, **_copied(settings)}, 2),
+        Contender("two engines side by side", Pair, one, 2),
+    ]
+
+
+def goals(name: str, c: Comparison) -> list[Goal]:
+    best = c.best("2 workers")
+    return [
+        Goal(f"{name}: two workers against one ({best.partition(', ')[2]})", c.ratio(best, "1 worker"), GOAL),
+        Goal(f"{name}: what the machine allows", c.ratio("two engines side by side", "1 worker"), GOAL),
+    ]
+
+
+def main(argv: list[str] | None = None) -> list[Comparison]:
+    p = options(__doc__)
+    p.add_argument("--tasks", default="", help="tasks whose names contain one of these words")
+    a = p.parse_args(argv)
+    made, reached = [], []
+    for name, unit, model, folder, settings in TASKS:
+        if a.tasks and not any(w in name for w in a.tasks.split(",")):
+            continue
+        them = wanted(contenders(name, model, folder(), settings), a.only)
+        made.append(compare(f"Two workers: {name}", unit, them, **lengths(a, 1.0)))
+        reached += goals(name, made[-1])
+    publish("workers", made, reached, write=a.write)
+    return made
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
