@@ -1,7 +1,8 @@
 """Changes of a graph that a placement calls for: copies of a bottleneck layer, and Linears split by columns, chosen by what they gain.
 
-`transform` tries them one after the other on the layers that the busiest device spends most on, and keeps what makes the predicted rate grow by
-more than a tenth. The numbers stay those of the program, but for what `replicas` mean (docs/language.md).
+`transform` tries copies of every layer, then changes of the layers that the busiest device spends most on, one after the other, and keeps what makes
+the predicted rate grow: the first if it does at all, the others by more than a tenth. The numbers stay those of the program, but for what
+`replicas` mean (docs/language.md).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
-from ampc.ir.copies import plain_name
+from ampc.ir.copies import copy_number, plain_name
 from ampc.ir.graph import Graph, Layer
 from ampc.ir.nodes import PPT
 from ampc.ir.scope import members
@@ -23,6 +24,8 @@ from ampc.place import Placement, Statistics, estimate
 
 GAIN = 1.1
 """A change is kept if the predicted rate is so many times what it was."""
+ALONE = 1.02
+"""The same where every layer is copied: an instance then waits for no other device, which the predicted rate leaves out."""
 LITTLE = 1.03
 """More parts or copies are preferred only if they gain so much over fewer."""
 MOST_STEPS = 6
@@ -110,10 +113,13 @@ def transform(
         best: tuple[float, dict[str, Change], Graph, Placement] | None = None
         for option in _options(graph, made, now, changes, statistics, parts, copies, asked):
             candidate = changed(graph, option)
-            there, _ = _placed(candidate, placing, max(GAIN * rates[-1], best[0] * LITTLE if best is not None else 0.0))
-            if there is not None and (best is None or there.instances_per_s > best[0] * LITTLE):  # options come with fewer parts first
+            wanted = (ALONE if _everywhere(candidate) and not _everywhere(made) else GAIN) * rates[-1]
+            there, _ = _placed(candidate, placing, max(wanted, best[0] * LITTLE if best is not None else 0.0))
+            if there is None or there.instances_per_s < wanted:
+                continue
+            if best is None or there.instances_per_s > best[0] * LITTLE:  # options come with fewer parts first
                 best = there.instances_per_s, option, candidate, there
-        if best is None or best[0] < GAIN * rates[-1]:
+        if best is None:
             break
         rates.append(best[0])
         _, changes, made, now = best
@@ -165,7 +171,7 @@ def _options(
     counts = more if not any("~" in x.name for x in graph.layers) else []
     options: list[dict[str, Change]] = []
     if counts and several == 1 and fixed == 1:
-        every = [n for n, x in original.items() if x.form != "embedding" or x.params[0].shape[0] <= LARGE_TABLE]
+        every = [n for n, x in original.items() if not _is_large_table(x)]
         for count in sorted({c for c in (2, 4, 8, copies) if c <= copies}):
             options.append({**changes, **{n: msgspec.structs.replace(changes.get(n, Change()), replicas=count) for n in every}})
     for names in [*alone, *([together] if len(together) > 1 else [])]:
@@ -199,6 +205,15 @@ def _heaviest(graph: Graph, placement: Placement | None, statistics: Statistics)
                 x = members(graph, n.op, n.layer, n.attrs)[0][1]
                 there[_source(x)] = there.get(_source(x), 0.0) + cost.nodes[n.id].flops + cost.layers[x.name].update_flops
     return [sorted(there, key=lambda name: (-there[name], name)) for there in weights.values()]
+
+
+def _everywhere(graph: Graph) -> bool:
+    """Return whether every layer has copies but large tables."""
+    return all(copy_number(x.name) is not None or _is_large_table(x) for x in graph.layers)
+
+
+def _is_large_table(x: Layer) -> bool:
+    return x.form == "embedding" and x.params[0].shape[0] > LARGE_TABLE
 
 
 def _family(x: Layer) -> str:

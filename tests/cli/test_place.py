@@ -64,6 +64,21 @@ def test_a_bottleneck_is_split_and_replicated(capsys: pytest.CaptureFixture[str]
     assert "AMP902" in out(capsys, "place", "mnist_mlp", "--split", "4", status=2)
 
 
+def test_every_layer_gets_copies_but_large_tables(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = json.loads(out(capsys, "place", "list_reduction", "--target", "cpu-2", "--replicas", "auto", "--json"))
+    assert {name: c["replicas"] for name, c in made["changes"].items()} == {"embed": 2, "step": 2, "head": 2}
+    made = json.loads(out(capsys, "place", "sentiment_tree_lstm", "--target", "cpu-2", "--replicas", "auto", "--json"))
+    assert {name: c["replicas"] for name, c in made["changes"].items()} == {"leaves": 2, "joins": 2, "head": 2}
+
+
+def test_compile_says_that_cores_are_idle(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = "cores are idle: `--replicas auto`"
+    folder = str(tmp_path / "a.ampx")
+    assert words in out(capsys, "compile", "list_reduction", "--target", "cpu-2", "-o", folder)
+    assert words not in out(capsys, "compile", "list_reduction", "--target", "cpu-2", "--replicas", "auto", "-o", folder)
+    assert words not in out(capsys, "compile", "list_reduction", "--target", "cpu-1", "-o", folder)
+
+
 def test_a_manifest_is_placed_anew(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     first, second = str(tmp_path / "a.ampx"), str(tmp_path / "b.ampx")
     out(capsys, "compile", "list_reduction", "--target", "cpu-1", "-o", first)

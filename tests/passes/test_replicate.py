@@ -15,7 +15,7 @@ from ampc.diagnostics import AmpError
 from ampc.ir.copies import copy_name, copy_number, plain_name
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
-from ampc.ir.nodes import PPT, Cond, Dealt, Loss, Phi, Source
+from ampc.ir.nodes import PPT, Cond, Dealt, Loss, Metric, Output, Phi, Source
 from ampc.ir.text import from_text, to_text
 from ampc.ir.verify import verify
 from ampc.passes import run_passes
@@ -70,6 +70,21 @@ def test_an_arm_is_whole() -> None:
     assert all(x.replicas == 1 for x in graph.layers)
     assert borders(graph) == [("Cond", 0), ("Phi", 0)]  # in at the Source, out behind the loop
     assert sum(isinstance(n, Source) for n in graph.nodes) == sum(isinstance(n, Loss) for n in graph.nodes) == 1
+
+
+def test_an_instance_of_a_program_whose_layers_are_all_copied_never_leaves_its_arm() -> None:
+    body = RECURRENT.format(", replicas = 2").replace("head = Linear(3, 1)", "head = Linear(3, 1, replicas = 2)")
+    body = body.replace("loss squared(head(h), y)", "p = 2 * head(h)\nloss squared(p, y)\nmetric absolute_error(p, y)\noutput p")
+    graph = run_passes(flat(body))
+    assert borders(graph) == [("Cond", 0)]
+    assert [type(n) for n in graph.nodes if isinstance(n, Loss | Metric | Output)] == [Loss, Loss, Metric, Metric, Output, Output]
+    assert {n.name for n in graph.nodes if isinstance(n, Output)} == {"p"} and list(graph.metrics) == ["absolute_error"]
+
+
+def test_a_loss_of_two_layers_one_of_which_has_copies_exists_once() -> None:
+    body = "a = Linear(3, 1, replicas = 2)\nb = Linear(3, 1)\nh = zeros(3)\nloss squared(a(h) + b(h), y)"
+    graph = run_passes(flat(body))
+    assert sum(isinstance(n, Loss) for n in graph.nodes) == 1
 
 
 def test_another_layer_between_divides_the_arms() -> None:

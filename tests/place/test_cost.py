@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from copies import families, with_copies
+
 from ampc import compiler
 from ampc.ir.nodes import PPT
 from ampc.place import AxisStatistics, Statistics, estimate, guess, measure
@@ -73,6 +75,15 @@ def test_statistics_of_data() -> None:
 def test_statistics_of_no_data_are_guessed() -> None:
     graph = list_reduction()
     assert measure(graph, Data(0, {"token": np.zeros(1, np.int64)}, {})) == guess(graph)
+
+
+@pytest.mark.parametrize("name", ["list_reduction", "sentiment_tree_lstm", "babi15_ggsnn", "seq2seq"])
+def test_copies_share_the_work_of_one_layer(name: str) -> None:
+    graph = compiler.compile_source(read_source(name), stop_after="passes").graph
+    assert graph is not None
+    made = with_copies(graph, families(graph), 3)
+    alone, shared = (sum(c.flops for c in estimate(g, guess(g)).nodes.values()) for g in (graph, made))
+    assert shared == pytest.approx(alone)
 
 
 @pytest.mark.parametrize("name", bundled_models())

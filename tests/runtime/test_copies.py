@@ -12,6 +12,7 @@ from differential import difference, executed, interpreted, parameters
 from programs import BODIES, dataset_of, lowered, random_instances, text
 from support import MODELS, dataset, engine, graph_of, random_rows, shared, small
 
+from ampc.codegen.layout import SLOT, H, Z
 from ampc.diagnostics import AmpError
 from ampc.ir.copies import plain_name
 from ampc.passes import run_passes
@@ -146,6 +147,45 @@ def test_fewer_instances_than_copies_end() -> None:
     result = e.run(data, np.arange(3), train=True)
     assert result.instances == 3 and equal_copies(e.parameters)
     assert result.updates == {"embed~0": 1, "embed~1": 1, "embed~2": 0, "embed~3": 0, "step~0": 1, "step~1": 1, "step~2": 0, "step~3": 0, "head": 1}
+
+
+def test_an_instance_goes_to_the_copy_with_least_in_flight() -> None:
+    graph = list_reduction(2)
+    data = dataset(graph, [{"symbol": [1] * 60, "label": 3}, *({"symbol": [4], "label": 1} for _ in range(7))])
+    for mode, expected in (("async", [1, 7]), ("sync", [4, 4])):
+        e = engine(graph, 1, driver="step", max_active_keys=8, min_update_frequency=8, mode=mode)
+        dealt = []
+        e.run(data, np.arange(8), train=True, stop=lambda e=e, dealt=dealt: bool(dealt.append(copies_in_flight(e))))
+        assert max(dealt, key=sum) == expected
+
+
+def copies_in_flight(e: Any) -> list[int]:
+    """Return how many slots hold instances of copy 0 and of copy 1."""
+    b = e._binding
+    slots = b.I[b.I[H.SLOT0] : b.I[H.SLOT0] + b.slots * SLOT].reshape(-1, SLOT)
+    used = slots[slots[:, Z.LAYOUT] > 0]
+    return [int((used[:, Z.COPY] == i).sum()) for i in range(2)]
+
+
+def test_a_group_goes_to_one_copy() -> None:
+    graph = list_reduction(2)
+    data = dataset(graph, random_rows(graph, 4, seed=1))
+    e = engine(graph, 2, driver="step", group=2, min_update_frequency=100)
+    assert e.run(data, np.arange(2), train=True).updates["step~1"] == 0
+    assert e.run(data, np.arange(4), train=True).updates["step~1"] == 1
+
+
+def test_copies_of_an_output_give_what_one_gives() -> None:
+    one, two = small("babi15_ggsnn"), with_copies(small("babi15_ggsnn"), families(small("babi15_ggsnn")), 2)
+    data = dataset(one, random_rows(one, 6, seed=1, longest=3))
+    given = parameters(one, 3)
+    outputs = []
+    for graph in (one, two):
+        e = engine(graph, 2, driver="step", max_active_keys=3)
+        e.set_parameters(for_copies(graph, given))
+        outputs.append(e.run(data, np.arange(6), train=False, outputs=True).outputs["logits"])
+    for a, b in zip(*outputs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------------------ names

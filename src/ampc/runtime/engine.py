@@ -20,13 +20,14 @@ from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H
 from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
-from ampc.ir.copies import copy_number, names_of, uncopied
+from ampc.ir.copies import names_of
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.place.assign import Placement
 from ampc.runtime import blas, kernels, native, worker
+from ampc.runtime.averaging import average, copies_of
 from ampc.runtime.binding import Binding, LayerMemory, zeros
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.half import rounded
@@ -44,8 +45,8 @@ STASH_VERSIONS = 16
 """Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
 FEW = 4
 """Instances of a pass that one worker runs on the calling thread."""
-AVERAGED = 1 << 15
-"""Parameters of a layer that are averaged at once: they stay in a core's cache."""
+FRESH = 16
+"""Bins of a staleness histogram that are looked at first: most gradients are less stale."""
 UNWRITTEN = np.uint32(0x7FC0DEAD)
 """Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
@@ -89,7 +90,7 @@ class Engine:
                     self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=depth)
                     self._persistent += room * _room(m.size)
         self._F = zeros(self._persistent, np.float32)
-        self._copies = _copies(self._layers)
+        self._copies = copies_of(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
         self._bindings: list[Binding] = []
         self._binding: Binding | None = None
@@ -242,14 +243,7 @@ class Engine:
     def _average(self) -> None:
         """Give every copy of a replicated layer the mean of all; moments and what an instance holds of older versions stay."""
         for copies in self._copies:
-            for start in range(0, copies[0].size, AVERAGED):
-                parts = [self._F[m.param + start : m.param + min(m.size, start + AVERAGED)] for m in copies]
-                mean = parts[0].astype(np.float64)
-                for part in parts[1:]:
-                    mean += part
-                mean /= len(parts)
-                for part in parts:
-                    part[...] = mean
+            average(self._F, copies)
 
     def _pass(
         self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool, record: bool,
@@ -423,9 +417,9 @@ class Engine:
         sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
         judged = {n.id: sums[1 + 2 * k : 3 + 2 * k] for k, n in enumerate(n for n in self.graph.nodes if isinstance(n, Metric))}
         metrics = {name: metric_value(nodes[0].op, *sum(judged[n.id] for n in nodes)) for name, nodes in self.graph.metrics.items()}
-        records = {name: I[H.LAYER0] + k * LAYER for k, name in enumerate(self.plan.layers)}
-        for name, record in records.items():
-            self._steps[name] = int(I[record + L.STEP])
+        layers = self.plan.layers
+        records = I[I[H.LAYER0] : I[H.LAYER0] + len(layers) * LAYER].reshape(-1, LAYER)
+        self._steps.update(zip(layers, records[:, L.STEP].tolist(), strict=True))
         retired = I[I[H.ORDER0] + total : I[H.ORDER0] + 2 * total] == 1
         ran = I[I[H.ORDER0] : I[H.ORDER0] + total]
         predicted: dict[str, list[Array]] = {}
@@ -441,8 +435,8 @@ class Engine:
             seconds=seconds,
             loss=float(sums[0] / done) if done else 0.0,
             metrics=metrics,
-            updates={name: int(I[record + L.UPDATES]) for name, record in records.items()} if train else {},
-            staleness={name: _trimmed(I[b.histograms[name] : b.histograms[name] + STALENESS_BINS]) for name in records} if train else {},
+            updates=dict(zip(layers, records[:, L.UPDATES].tolist(), strict=True)) if train else {},
+            staleness={name: _trimmed(I[b.histograms[name] : b.histograms[name] + STALENESS_BINS]) for name in layers} if train else {},
             outputs=predicted,
             interrupted=done < total,
             instances_done=None if done == total else ran[retired].copy(),
@@ -454,15 +448,6 @@ _HYPERS: dict[int, str] = {
     P.FREQUENCY: "min_update_frequency", P.RATE: "learning_rate", P.MOMENTUM: "momentum", P.BETA1: "beta1", P.BETA2: "beta2", P.EPSILON: "epsilon",
     P.DECAY: "weight_decay", P.L2: "l2", P.CLIP_NORM: "clip_norm", P.CLIP_VALUE: "clip_value",
 }  # fmt: skip
-
-
-def _copies(layers: dict[str, LayerMemory]) -> list[list[LayerMemory]]:
-    """Return the copies of each replicated layer."""
-    found: dict[str, list[LayerMemory]] = {}
-    for name, m in layers.items():
-        if copy_number(name) is not None:
-            found.setdefault(uncopied(name), []).append(m)
-    return list(found.values())
 
 
 def _quiet() -> np.errstate:
@@ -479,8 +464,10 @@ def _owner(segment: Segment, device_of: dict[int, int]) -> int:
 
 
 def _trimmed(histogram: npt.NDArray[np.int64]) -> list[int]:
-    last = int(np.flatnonzero(histogram)[-1]) if histogram.any() else -1
-    return [int(x) for x in histogram[: last + 1]]
+    found: list[int] = histogram[: FRESH].tolist() if not histogram[FRESH:].any() else histogram.tolist()
+    while found and not found[-1]:
+        found.pop()
+    return found
 
 
 def _grouped(order: npt.NDArray[np.int64], b: Binding, options: EngineOptions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
