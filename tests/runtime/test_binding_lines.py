@@ -34,5 +34,5 @@ def test_records_and_ends_of_rings() -> None:
     assert not any(size % WORDS for size in (SEG, LAYER, HYPER, QUEUE, RING, b.I[H.WORK_STRIDE]))
     # A reader of TAIL and a writer of the other words, and the two ends, each have lines of their own.
     assert len({word // WORDS for word in (R.BUFFER, R.TAIL, R.HEAD, R.STAGED)}) == 4 and R.SEEN_HEAD // WORDS == R.STAGED // WORDS
-    written = {H.STOP, H.DONE, H.ADMITTED, H.IDLE, H.IN_BATCH, H.ACKS, H.NONFINITE}
+    written = {H.STOP, H.DONE, H.ADMITTED, H.IDLE, H.IN_BATCH, H.NEXT_COPY, H.ACKS, H.NONFINITE}
     assert not {word // WORDS for word in written} & {word // WORDS for word in H if word >= H.TRAIN}

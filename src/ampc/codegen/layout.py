@@ -25,6 +25,8 @@ class H(IntEnum):
     """Height of the stack of idle cohorts."""
     IN_BATCH = 34
     """Instances admitted since the last update; -1 while layers are being told to update."""
+    NEXT_COPY = 35
+    """The copy of replicated layers whose turn it is."""
     ACKS = 40
     """Layers that have answered the last update order (synchronous mode)."""
     NONFINITE = 48
@@ -108,8 +110,6 @@ class H(IntEnum):
     """Copies of replicated layers that instances are dealt to; 1 if there are none."""
     BY_LOAD = auto()
     """1: a cohort goes to the copy with least in flight; 0: to the copies in turn."""
-    NEXT_COPY = auto()
-    """The copy whose turn it is."""
     LOAD0 = auto()
     """I: lines of values that each copy has in flight."""
     END = auto()
