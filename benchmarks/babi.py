@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import data_folder, graph_of, ours
+from benchmarks.ours import copied, data_folder, graph_of, ours
 from benchmarks.report import Goal, publish
 from benchmarks.torch_side import Calls, Steps, prepare, updater, words
 
@@ -98,6 +98,7 @@ def contenders(data: str, compiled_too: bool = False) -> list[Contender]:
         name = f"torch {batch if batch > 1 else 'one'} instance{'s' * (batch > 1)}{', compiled' * compiled}, {words(threads)}"
         made.append(Contender(name, rival, {"data": data, "batch": batch, "threads": threads, "compiled": compiled}, threads))
     made += ours(MODEL, data, settings=SETTINGS)
+    made += ours(MODEL, data, (2,), "two copies", settings=copied(SETTINGS))
     return made + ours(MODEL, data, (1,), ELEMENTWISE, settings={**SETTINGS, "left_out": ("bulk",)})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import data_folder, graph_of, ours
+from benchmarks.ours import copied, data_folder, graph_of, ours
 from benchmarks.report import Goal, publish
 from benchmarks.torch_side import Calls, Steps, prepare, updater, words
 
@@ -29,11 +29,10 @@ FORMS = {
 
 
 
-def settings(hidden: int, copies: int = 1) -> dict[str, Any]:
-    """ampc's; as many instances in flight for each copy."""
-    overrides = {"hidden": hidden, "copies": copies}
+def settings(hidden: int) -> dict[str, Any]:
+    """ampc's."""
     common = {"min_update_frequency": UPDATE, "clip_norm": 0.0, "instances": MOLECULES}
-    return {"max_active_keys": 64 * copies, "overrides": overrides, **common}
+    return {"max_active_keys": 64, "overrides": {"hidden": hidden}, **common}
 
 
 def folder() -> str:
@@ -212,7 +211,7 @@ def contenders(data: str, hidden: int, compiled: bool, quick: bool) -> list[Cont
             made.append(Contender(f"torch {form}, compiled, {words(threads)}", rival, {**arguments, "compiled": True}, threads))
     made.append(Contender("torch 100 with PyG, 2 threads", pyg_rival, {"data": data, "batch": 100, "hidden": hidden, "threads": 2}, 2))
     made += ours(MODEL, data, settings=settings(hidden), second=(1,))
-    return made + ours(MODEL, data, (2,), "two copies", settings=settings(hidden, 2), second=(2,))
+    return made + ours(MODEL, data, (2,), "two copies", settings=copied(settings(hidden)), second=(2,))
 
 
 def goals(c: Comparison) -> list[Goal]:

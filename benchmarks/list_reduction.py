@@ -14,14 +14,14 @@ import numpy as np
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
 from benchmarks.jax_side import JaxSteps, adam
 from benchmarks.jax_side import prepare as prepare_jax
-from benchmarks.ours import data_folder, graph_of, ours
+from benchmarks.ours import copied, data_folder, graph_of, ours
 from benchmarks.report import Goal, publish
 from benchmarks.torch_side import Calls, Steps, prepare, updater, words
 
 HIDDEN, UPDATE = 128, 100
 MODEL = "list_reduction"
 SETTINGS: dict[str, Any] = {"max_active_keys": 256, "min_update_frequency": UPDATE, "clip_norm": 0.0}
-COPIES: dict[str, Any] = {**SETTINGS, "overrides": {"copies": 2}}
+COPIES: dict[str, Any] = copied(SETTINGS)
 
 
 def folder() -> str:

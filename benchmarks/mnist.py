@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks import jax_side
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import data_folder, graph_of, ours
+from benchmarks.ours import copied, data_folder, graph_of, ours
 from benchmarks.report import Goal, publish
 from benchmarks.torch_side import Calls, Steps, prepare, updater, words
 
@@ -96,7 +96,9 @@ def contenders(data: str) -> list[Contender]:
     made.append(Contender("torch sgd, compiled, 2 threads", rival, arguments, 2))
     made.append(Contender("jax sgd, 1 thread", jax_rival, {"data": data, "optimizer": "sgd"}))
     for optimizer in RATES:
-        made += ours(MODEL, data, name=optimizer, settings={**settings(optimizer), "instances": INSTANCES}, second=(1, 2))
+        given = {**settings(optimizer), "instances": INSTANCES}
+        made += ours(MODEL, data, name=optimizer, settings=given, second=(1, 2))
+        made += ours(MODEL, data, (2,), f"two copies, {optimizer}", settings=copied(given), second=(2,))
     return made
 
 

@@ -62,6 +62,11 @@ def graph_of(model: str, root: Path = ROOT, left_out: tuple[str, ...] = (), repl
     return ampc.compile(model if "\n" in model else root / "models" / f"{model}.amp", **given, **overrides)
 
 
+def copied(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings for copies of layers (`--replicas auto`), with as many instances in flight for each of two."""
+    return {**settings, "replicas": "auto", "max_active_keys": 2 * settings["max_active_keys"]}
+
+
 def providers() -> tuple[str, ...]:
     """Return the BLAS libraries that can be chosen between: with the extra `mkl` two, else one."""
     try:
@@ -227,4 +232,4 @@ def ours(
     return made
 
 
-__all__ = ["CACHE", "ROOT", "NoData", "Ours", "Products", "Work", "data_folder", "graph_of", "ours", "prepare", "providers"]
+__all__ = ["CACHE", "ROOT", "NoData", "Ours", "Products", "Work", "copied", "data_folder", "graph_of", "ours", "prepare", "providers"]

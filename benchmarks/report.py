@@ -22,7 +22,7 @@ JSON = ROOT / "docs" / "benchmarks.json"
 MARKDOWN = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "runs" / "bench" / "results"
 ORDER = (
-    "list_reduction", "mnist", "ggsnn", "tree_lstm", "babi", "inference", "latency", "roofline", "scaling", "memory", "startup", "tokens",
+    "list_reduction", "mnist", "ggsnn", "tree_lstm", "babi", "workers", "inference", "latency", "roofline", "scaling", "memory", "startup", "tokens",
     "oversubscription",
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmarks import (
-    babi, ggsnn, inference, list_reduction, memory, mnist, oversubscription, roofline, scaling, startup, tokens, tree_lstm,
+    babi, ggsnn, inference, list_reduction, memory, mnist, oversubscription, roofline, scaling, startup, tokens, tree_lstm, workers,
 )  # fmt: skip
 from benchmarks.ours import NoData
 
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[list[str]], object]] = {
     "ggsnn": ggsnn.main,
     "tree_lstm": tree_lstm.main,
     "babi": babi.main,
+    "workers": workers.main,
     "inference": inference.throughput,
     "latency": inference.latency,
     "roofline": roofline.main,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import data_folder, graph_of, ours
+from benchmarks.ours import copied, data_folder, graph_of, ours
 from benchmarks.report import Goal, publish
 from benchmarks.torch_side import Calls, Steps, prepare, updater, words
 
@@ -24,10 +24,10 @@ UPDATE = 50
 MODEL = "sentiment_tree_lstm"
 
 
-def settings(copies: int = 1) -> dict[str, Any]:
-    """ampc's; as many instances in flight for each copy."""
+def settings() -> dict[str, Any]:
+    """ampc's."""
     common = {"min_update_frequency": UPDATE, "clip_norm": 0.0, "instances": TREES}
-    return {"max_active_keys": 128 * copies, "overrides": {"rate": 0.0, "copies": copies}, **common}
+    return {"max_active_keys": 128, "overrides": {"rate": 0.0}, **common}
 
 
 def folder() -> str:
@@ -221,7 +221,7 @@ def contenders(data: str, compiled_too: bool = False) -> list[Contender]:
         made.append(Contender(name, rival, {"data": data, "batch": batch, "threads": threads, "compiled": compiled}, threads))
     made.append(Contender("dynet 25 trees, autobatching, 1 thread", dynet_rival, {"data": data, "batch": 25}))
     made += ours(MODEL, data, settings=settings(), second=(1,))
-    return made + ours(MODEL, data, (2,), "two copies", settings=settings(2), second=(2,))
+    return made + ours(MODEL, data, (2,), "two copies", settings=copied(settings()), second=(2,))
 
 
 def goals(c: Comparison) -> list[Goal]:

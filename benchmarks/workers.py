@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import babi, ggsnn, list_reduction, mnist, tree_lstm
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
-from benchmarks.ours import Ours, providers
+from benchmarks.ours import Ours, copied, providers
 from benchmarks.report import Goal, publish
 
 GOAL = 1.8
@@ -40,11 +40,6 @@ class Pair:
         return sum(rates) * seconds, seconds
 
 
-def _copied(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings for copies of layers, with as many instances in flight for each."""
-    return {**settings, "replicas": "auto", "max_active_keys": 2 * settings["max_active_keys"]}
-
-
 TASKS: tuple[tuple[str, str, str, Any, dict[str, Any]], ...] = (
     ("list reduction", "sequences/s", list_reduction.MODEL, list_reduction.folder, list_reduction.SETTINGS),
     ("MNIST", "images/s", mnist.MODEL, mnist.folder, {**mnist.SETTINGS, "instances": mnist.INSTANCES}),
@@ -62,7 +57,7 @@ def contenders(name: str, model: str, data: str, settings: dict[str, Any], sourc
     return [
         Contender("1 worker", Ours, one),
         Contender("2 workers, layers spread", Ours, two, 2),
-        Contender("2 workers, two copies", Ours, {**two, **_copied(settings)}, 2),
+        Contender("2 workers, two copies", Ours, copied(two), 2),
         Contender("two engines side by side", Pair, one, 2),
     ]
 
