@@ -10,10 +10,10 @@ import sys
 import threading
 from typing import Any
 
-from benchmarks import babi, ggsnn, list_reduction, mnist, tree_lstm
 from benchmarks.harness import Comparison, Contender, compare, lengths, options, wanted
 from benchmarks.ours import Ours, copied, providers
 from benchmarks.report import Goal, publish
+from benchmarks.tasks import Task, with_data
 
 GOAL = 1.8
 
@@ -40,47 +40,36 @@ class Pair:
         return sum(rates) * seconds, seconds
 
 
-TASKS: tuple[tuple[str, str, str, Any, dict[str, Any]], ...] = (
-    ("list reduction", "sequences/s", list_reduction.MODEL, list_reduction.folder, list_reduction.SETTINGS),
-    ("MNIST", "images/s", mnist.MODEL, mnist.folder, {**mnist.SETTINGS, "instances": mnist.INSTANCES}),
-    ("QM9, hidden 100", "molecules/s", ggsnn.MODEL, ggsnn.folder, ggsnn.settings(100)),
-    ("QM9, hidden 200", "molecules/s", ggsnn.MODEL, ggsnn.folder, ggsnn.settings(200)),
-    ("Tree-LSTM", "trees/s", tree_lstm.MODEL, tree_lstm.folder, tree_lstm.settings()),
-    ("bAbI 15", "instances/s", babi.MODEL, babi.folder, babi.SETTINGS),
-)
-
-
-def contenders(name: str, model: str, data: str, settings: dict[str, Any], source: str = "") -> list[Contender]:
-    one: dict[str, Any] = {"model": model, "data": data, "blas": providers()[0], **settings, "workers": 1, "source": source}
-    one.pop("told", None)
+def contenders(task: Task, data: str) -> list[Contender]:
+    given = {k: v for k, v in task.settings.items() if k != "told"}
+    one: dict[str, Any] = {"model": task.model, "data": data, "blas": providers()[0], **given, "workers": 1}
     two = {**one, "workers": 2}
     return [
         Contender("1 worker", Ours, one),
         Contender("2 workers, layers spread", Ours, two, 2),
-        Contender("2 workers, two copies", Ours, copied(two), 2),
+        Contender("2 workers, copies of layers", Ours, copied(two), 2),
         Contender("two engines side by side", Pair, one, 2),
     ]
 
 
-def goals(name: str, c: Comparison) -> list[Goal]:
+def goals(task: Task, c: Comparison) -> list[Goal]:
     best = c.best("2 workers")
     return [
-        Goal(f"{name}: two workers against one ({best.partition(', ')[2]})", c.ratio(best, "1 worker"), GOAL),
-        Goal(f"{name}: what the machine allows", c.ratio("two engines side by side", "1 worker"), GOAL),
+        Goal(f"{task.name}: two workers against one ({best.partition(', ')[2]})", c.ratio(best, "1 worker"), GOAL),
+        Goal(f"{task.name}: two engines side by side", c.ratio("two engines side by side", "1 worker"), GOAL),
     ]
 
 
 def main(argv: list[str] | None = None) -> list[Comparison]:
     p = options(__doc__)
-    p.add_argument("--tasks", default="", help="tasks whose names contain one of these words")
+    p.add_argument("--tasks", default="", help="tasks whose names contain one of these words, separated by commas")
     a = p.parse_args(argv)
     made, reached = [], []
-    for name, unit, model, folder, settings in TASKS:
-        if a.tasks and not any(w in name for w in a.tasks.split(",")):
+    for task, data in with_data():
+        if a.tasks and not any(w in task.name for w in a.tasks.split(",")):
             continue
-        them = wanted(contenders(name, model, folder(), settings), a.only)
-        made.append(compare(f"Two workers: {name}", unit, them, **lengths(a, 1.0)))
-        reached += goals(name, made[-1])
+        made.append(compare(f"Two workers: {task.name}", task.unit, wanted(contenders(task, data), a.only), **lengths(a, 1.0)))
+        reached += goals(task, made[-1])
     publish("workers", made, reached, write=a.write)
     return made
 
