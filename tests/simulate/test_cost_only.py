@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from ampc.diagnostics import AmpError
 from ampc.place.target import Target
-from ampc.runtime import worker
-from ampc.simulate import cost_tables
 from ampc.simulate.cost_only import Result, Settings, check_memory, simulate
 from ampc.simulate.flow import Flow, synthetic
 from tests.simulate.networks import check_pass, firings, target, varied
@@ -247,7 +245,3 @@ def test_a_full_log_drops_and_says_so() -> None:
     assert len(cut.trace.start_s) == 10 and cut.trace.dropped == len(whole.trace.start_s) - 10
     assert cut.totals.seconds == whole.totals.seconds
     assert simulate(pair(), target(2), 3).trace is None
-
-
-def test_the_choice_of_a_queue_weighs_as_the_engine_does() -> None:
-    assert (cost_tables.ENOUGH, cost_tables.FULL, cost_tables.FIRST) == (worker.ENOUGH, worker.FULL, worker.FIRST)
