@@ -15,7 +15,7 @@ from ampc.ir.graph import Graph
 from ampc.place.bound import bound_of
 from ampc.place.cost import estimate
 from ampc.place.factors import NONE, Factors, scaled
-from ampc.place.exact import simple_bound, solvable, solve
+from ampc.place.exact import NEAR, simple_bound, solvable, solve
 from ampc.place.loads import Loads
 from ampc.place.memory import check_memory
 from ampc.place.problem import Choice, Problem, rounded
@@ -187,12 +187,20 @@ def _limit(problem: Problem, dealt: Choice) -> None:
 def _solved(problem: Problem, chosen: Choice, pinned: Mapping[int, int]) -> tuple[Choice, float]:
     """Return the best of all choices where the problem is small enough for the solver, else one that random shakes lead to; with a bound."""
     if not solvable(problem):
-        chosen = chosen if large(problem) else shake(problem, chosen, pinned)
+        bound_s = _bound(problem, chosen)
+        if large(problem) or _near(problem, chosen, bound_s):
+            return chosen, bound_s
+        chosen = shake(problem, chosen, pinned)
         return chosen, _bound(problem, chosen)
     solved = solve(problem, chosen, pinned)
     found = chosen if solved.choice is None else least(problem, [solved.choice, improve(problem, solved.choice, pinned)])
-    proven = solved.bound_s >= score_of(problem, found)[2] * (1 - 1e-6)
-    return found if proven else shake(problem, found, pinned), solved.bound_s
+    return found if _near(problem, found, solved.bound_s) else shake(problem, found, pinned), solved.bound_s
+
+
+def _near(problem: Problem, choice: Choice, bound_s: float) -> bool:
+    """Whether a choice is so near to a bound that looking on is not worth it."""
+    missing, over_s, objective = score_of(problem, choice)
+    return not missing and not over_s and bound_s >= objective * (1 - NEAR)
 
 
 def manual(problem: Problem) -> Placed:

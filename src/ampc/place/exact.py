@@ -241,4 +241,4 @@ class _Program:
                     for link in (*p.wires.path(d, e), *p.wires.path(e, d)):
                         self._load(self.wire.setdefault(link, {}), at[d][e], t.bytes / 2 * p.wires.byte_s(link))
 
-__all__ = ["Solved", "simple_bound", "solvable", "solve"]
+__all__ = ["NEAR", "Solved", "simple_bound", "solvable", "solve"]
