@@ -12,6 +12,7 @@ from lark import Token, Tree
 
 from ampc.diagnostics import AmpError, Diagnostic, Label, Span
 from ampc.frontend import ast
+from ampc.frontend.names import FUNCTIONS, LAYERS
 from ampc.frontend.tokens import MAX_NESTING, span_of
 
 Node = Tree[Token]
@@ -166,6 +167,10 @@ class Expressions:
                     late = True
                     self.report("AMP131", "an operand follows an option", self.span(argument), help="write `name = value` options last")
                 args.append(self.expression(argument))
+        known = FUNCTIONS.get(called.id) or LAYERS.get(called.id)
+        while known is not None and (named := [k for k in keywords if known.names_constant(len(args), k.name)]):
+            args.append(named[0].value)
+            keywords.remove(named[0])
         return ast.Call(called, member, tuple(args), tuple(keywords), span)
 
     def _number(self, token: Token) -> int | float:

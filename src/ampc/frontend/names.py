@@ -42,6 +42,11 @@ class Callable:
     over_axis: bool = False
     op: str = ""
 
+    def names_constant(self, place: int, name: str) -> bool:
+        """Say whether the operand at a place is a constant of that name, which may be written: `dropout(x, rate = 0.1)`."""
+        operand = self.operands[place] if place < len(self.operands) else None
+        return operand is not None and operand.name == name and operand.what in ("size", "number")
+
     @property
     def usage(self) -> str:
         """Return how it is written: `pad(x, columns)`."""
