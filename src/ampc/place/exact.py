@@ -15,7 +15,7 @@ from ampc.place.bound import bound_of, together
 from ampc.place.loads import Loads
 from ampc.place.problem import Choice, Problem
 
-MOST_CHOICES = 320
+MOST_CHOICES = 640
 """Units times devices up to which the solver is asked."""
 MOST_COLUMNS = 2_500
 """Variables of a program up to which it is."""
