@@ -357,11 +357,12 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
             f.text.line(f"fold_backward(F, I, {fold_cell(f, fold)}, {g.name}, {ids}, {rows})")
             summed = summed or fold.bias
         else:
-            x = f.operand(concat, port)
-            if f.wants(concat, port):
-                target, more = f.into(concat, port, g.space)
-                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {rows}, {width}, {g.cols}, {more})")
-            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {width}, {g.cols})")
+            reader, at = f.multiplied(concat, port)
+            x = f.operand(reader, at)
+            if f.wants(reader, at):
+                target, more = f.into(reader, at, g.space)
+                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {rows}, {x.cols}, {g.cols}, {more})")
+            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
         start += width
     if not summed:
         f.text.line(f"add_row_sum(F, {gb}, {g.name}, {rows}, {g.cols})")
@@ -371,11 +372,12 @@ def _linear(f: Backward, node: PPT, g: Buffer) -> None:
     if node.id in f.joined:
         _linear_by_parts(f, node, f.joined[node.id], g)
         return
-    x = f.operand(node, 0)
+    reader, port = f.multiplied(node, 0)
+    x = f.operand(reader, port)
     rows = f.space(x.space)
     w = f.parameter(node.layer, "w")
-    if f.wants(node, 0):
-        target, more = f.into(node, 0, x.space)
+    if f.wants(reader, port):
+        target, more = f.into(reader, port, x.space)
         f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {rows}, {x.cols}, {g.cols}, {more})")
     gw, gb = f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
     shape = f"{rows}, {x.cols}, {g.cols}"

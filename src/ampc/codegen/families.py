@@ -44,7 +44,7 @@ def number(f: Firing, node: PPT) -> Numbering:
     gather = f.families[node.id].gather
     members = node.attrs["members"]
     assert isinstance(members, int)
-    x = f.operand(gather or node, 0)
+    x = f.operand(*f.multiplied(gather or node, 0))
     space = x.space if gather is None else gather.outputs[0].rows
     count = f.space(space)
     ids = row_index(f, gather, space, x.space) if gather is not None else ""
@@ -106,8 +106,8 @@ def backward(f: Backward, node: PPT, g: Buffer) -> None:
         f.text.line(f"add_rows(F, I, {gs.name}, {n.pair}, {g.name}, {ids}, {f.space(n.space)}, {g.cols})")
     else:
         f.text.line(f"scatter_add(F, I, {gs.name}, {n.pair}, {g.name}, {f.space(n.space)}, {g.cols})")
-    reader = family.gather or node
-    wanted = f.wants(reader, 0)
+    reader, port = f.multiplied(family.gather or node, 0)
+    wanted = f.wants(reader, port)
     dxs = f.buffer(n.x.cols, n.space) if wanted else xs
     for k in range(n.members):
         layer = f"{node.layer}.{k}"
@@ -120,7 +120,7 @@ def backward(f: Backward, node: PPT, g: Buffer) -> None:
         gw, gb = f.parameter(layer, "w", True), f.parameter(layer, "b", True)
         f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {xa}, {ga}, m, {n.x.cols}, {g.cols})")
     if wanted:
-        target, more = f.into(reader, 0, n.x.space)
+        target, more = f.into(reader, port, n.x.space)
         if not more:
             f.text.line(f"zero(F, {target.name}, {f.space(n.x.space)} * {n.x.cols})")
         f.text.line(f"scatter_add(F, I, {target.name}, {n.rows}, {dxs.name}, {n.total}, {n.x.cols})")

@@ -12,13 +12,13 @@ from functools import cached_property
 from ampc.codegen.fuse import fuse
 from ampc.codegen.layout import Cells, Key
 from ampc.codegen.loops import Buffer, Load, Loop, Move, Space, Step, Store, Value, renamed
-from ampc.codegen.plan import Plan, Segment, is_direct, layer_names
+from ampc.codegen.plan import Plan, Segment, is_direct, layer_names, readers_of
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.scratch import share
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Line, Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
-from ampc.place.work import FOLD_ROWS
+from ampc.place.work import FOLD_ROWS, pad_behind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fold:
@@ -97,6 +97,7 @@ class Firing:
         self.families = {n.id: self._family(n) for n in segment.nodes if isinstance(n, PPT) and n.op == "linear_by"}
         self.skipped = {c.id for c in self.joined.values()} | set(self.absorbed)
         self.skipped |= {f.gather.id for f in self.families.values() if f.gather is not None}
+        self.skipped |= {n.id for n in segment.nodes if isinstance(n, NPT) and n.op == "pad" and self._only_multiplied(n)}
 
     def _concat_of(self, node: AnyNode) -> Concat | None:
         if not isinstance(node, PPT) or node.op != "linear":
@@ -105,6 +106,18 @@ class Firing:
         if not isinstance(concat, Concat) or concat.id not in self.inside or len({self.kind(concat, p).rows for p in range(len(concat.inputs))}) > 1:
             return None
         return concat
+
+    def multiplied(self, node: AnyNode, port: int) -> tuple[AnyNode, int]:
+        """Return the input with the columns of an operand that a Linear multiplies: those before the zeros of a padded one."""
+        pad = pad_behind(self.graph, node, port, self.inside)
+        return (node, port) if pad is None else (pad, 0)
+
+    def _only_multiplied(self, pad: NPT) -> bool:
+        """Whether Linears alone read a padded value, so that it need not be made."""
+        readers = [self.graph.by_id[i] for i in readers_of(self.graph, (pad.id, 0))]
+        through = {c.id for c in self.joined.values()} | {f.gather.id for f in self.families.values() if f.gather is not None}
+        linears = {n.id for n in self.segment.nodes if isinstance(n, PPT) and n.op in ("linear", "linear_by")}
+        return all(n.id in through | linears for n in readers)
 
     def _family(self, node: PPT) -> Family:
         before = self.graph.by_id[node.inputs[0][0]]

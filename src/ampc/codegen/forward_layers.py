@@ -33,8 +33,8 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
     start = 0
     for part, port, width in parts:
         if part.id not in f.absorbed:
-            x = f.operand(concat, port)
-            f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {width}, {cols}, {written})")
+            x = f.operand(*f.multiplied(concat, port))
+            f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {x.cols}, {cols}, {written})")
             written = 1
         start += width
     return y
@@ -43,7 +43,7 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
 def linear(f: Firing, node: PPT) -> Buffer:
     if node.id in f.joined:
         return _linear_by_parts(f, node, f.joined[node.id])
-    x = f.operand(node, 0)
+    x = f.operand(*f.multiplied(node, 0))
     y = f.buffer(node.outputs[0].cols, x.space)
     w, b = f.parameter(node.layer, "w"), f.parameter(node.layer, "b")
     f.text.line(f"linear(F, I, {f.gemm_words}, {y.name}, {x.name}, {w}, {b}, {f.space(x.space)}, {x.cols}, {y.cols})")

@@ -98,7 +98,7 @@ def make_plan(graph: Graph, device_of: Mapping[int, int]) -> Plan:
     for node in graph.nodes:
         if isinstance(node, Group) and node.outputs[0].rows == "*":
             # As many rows as came together have no place of their own in an arena: whoever reduces them sits with the Group.
-            for reader in _readers(graph, (node.id, 0)):
+            for reader in readers_of(graph, (node.id, 0)):
                 device_of[reader] = device_of.get(node.id, 0)
     group_of = _merge(graph, device_of)
     members: dict[int, list[AnyNode]] = defaultdict(list)
@@ -134,7 +134,7 @@ def is_direct(graph: Graph, ref: Ref) -> Ref:
     return ref
 
 
-def _readers(graph: Graph, ref: Ref) -> Iterator[int]:
+def readers_of(graph: Graph, ref: Ref) -> Iterator[int]:
     """Payload nodes that read a port directly or through broadcasts."""
     reader = graph.readers.get(ref)
     if reader is None:
@@ -142,7 +142,7 @@ def _readers(graph: Graph, ref: Ref) -> Iterator[int]:
     node = graph.by_id[reader[0]]
     if isinstance(node, Bcast):
         for port in range(len(node.outputs)):
-            yield from _readers(graph, (node.id, port))
+            yield from readers_of(graph, (node.id, port))
     else:
         yield node.id
 

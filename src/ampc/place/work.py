@@ -76,7 +76,7 @@ def terms(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: boo
         case PPT() | NPT() | Loss() | Metric() | Bcast() | Flatmap() | Concat() | Split() | Group() | Ungroup():
             keys = sorted(taken.keys() | given.keys())
     folds = _folds(graph, node, inside) if folding else []
-    product = 2.0 * _inner(graph, node, folds) * node.outputs[0].cols if _multiplies(node) else 0.0
+    product = 2.0 * _inner(graph, node, folds, inside) * node.outputs[0].cols if _multiplies(node) else 0.0
     rows = _key(graph, node.outputs[0].rows, node.region) if product or folds else ("", 0)
     unlike = isinstance(node, NPT) and OPS[node.op].expr is not None and len({graph.type_of(r).cols for r in node.inputs}) > 1
     found = []
@@ -102,7 +102,7 @@ def product_flops(graph: Graph, node: AnyNode, inside: Container[int] = (), fold
     if not _multiplies(node):
         return ()
     assert isinstance(node, PPT)
-    flops = 2.0 * _inner(graph, node, _folds(graph, node, inside) if folding else []) * node.outputs[0].cols
+    flops = 2.0 * _inner(graph, node, _folds(graph, node, inside) if folding else [], inside) * node.outputs[0].cols
     return (flops,) * len(members(graph, node.op, node.layer, node.attrs)) if flops else ()
 
 
@@ -116,8 +116,9 @@ def product_sides(graph: Graph, node: AnyNode, inside: Container[int] = (), fold
     concat = graph.by_id[node.inputs[0][0]]
     if node.op == "linear" and isinstance(concat, Concat) and _linear_behind(graph, concat, inside) is node:
         folds = {x.id for x in _folded(graph, node, inside)} if folding else set()
-        return tuple(float(graph.type_of(r).cols + columns) for r in concat.inputs if r[0] not in folds)
-    inner = graph.type_of(node.inputs[0]).cols
+        multiplied = ((r, graph.type_of(r).cols - _zeros(graph, concat, port, inside)) for port, r in enumerate(concat.inputs))
+        return tuple(float(cols + columns) for r, cols in multiplied if r[0] not in folds)
+    inner = _inner(graph, node, [], inside)
     return (float(inner + columns),) * len(members(graph, node.op, node.layer, node.attrs))
 
 
@@ -286,9 +287,28 @@ def _multiplies(node: AnyNode) -> bool:
     return isinstance(node, PPT) and node.op in ("linear", "linear_by")
 
 
-def _inner(graph: Graph, node: AnyNode, folds: list[int]) -> int:
-    """Return the columns that a Linear multiplies: those of its input without what is folded."""
-    return graph.type_of(node.inputs[0]).cols - sum(folds)
+def _inner(graph: Graph, node: AnyNode, folds: list[int], inside: Container[int]) -> int:
+    """Return the columns that a Linear multiplies: those of its input without what is folded, and without the zeros of padded ones."""
+    before = graph.by_id[node.inputs[0][0]]
+    by_parts = isinstance(before, Concat) and _linear_behind(graph, before, inside) is node
+    gathers = isinstance(node, PPT) and node.op == "linear_by" and isinstance(before, NPT) and before.op == "gather" and before.id in inside
+    reader = before if by_parts or gathers else node
+    zeros = sum(_zeros(graph, reader, port, inside) for port in range(len(reader.inputs)))
+    return graph.type_of(node.inputs[0]).cols - sum(folds) - zeros
+
+
+def pad_behind(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -> NPT | None:
+    """Return the `pad` in `inside` that gives an operand, through broadcasts; or None. A Linear multiplies the columns before its zeros alone."""
+    before = graph.by_id[node.inputs[port][0]]
+    while isinstance(before, Bcast):
+        before = graph.by_id[before.inputs[0][0]]
+    return before if isinstance(before, NPT) and before.op == "pad" and before.id in inside else None
+
+
+def _zeros(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -> int:
+    """Return how many columns of an operand are padded ones."""
+    pad = pad_behind(graph, node, port, inside)
+    return 0 if pad is None else pad.outputs[0].cols - graph.type_of(pad.inputs[0]).cols
 
 
 def _linear_behind(graph: Graph, concat: AnyNode, inside: Container[int]) -> PPT | None:
@@ -345,6 +365,6 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 __all__ = [
-    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "looks", "memory_bytes", "needed", "parameters",
-    "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
+    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "looks", "memory_bytes", "needed", "pad_behind",
+    "parameters", "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
 ]

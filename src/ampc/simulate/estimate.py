@@ -95,12 +95,15 @@ def inputs_of(graph: Graph, statistics: Statistics, flops_per_s: float = 1e12, *
     """Return the inputs for a compiled gated graph network and the statistics of its data.
 
     The program has a loop, in it a family of square layers (one a kind of edge) and linear layers that take twice as many columns (the cell).
-    T is the loop's count, C the family's members, H their width; E and N are the mean lengths of the axes that the two go over; g counts
-    columns that the cell's layers give, in units of H: all of them, or with `apart` those of the widest layer alone, each on a device of its own.
+    T is the loop's count (and the turn that the pass `peel` may have put in front of it), C the family's members, H their width; E and N are the
+    mean lengths of the axes that the two go over; g counts columns that the cell's layers give, in units of H: all of them, or with `apart` those
+    of the widest layer alone, each on a device of its own.
     Raises AmpError AMP554 for another program.
     """
     found = [(n, _turns(graph, n)) for n in graph.nodes if isinstance(n, PPT) and n.op in ("linear", "linear_by")]
     inside = [(n, turns) for n, turns in found if turns]
+    peeled = {n.layer for n, turns in found if not turns}
+    inside = [(n, turns + (n.layer in peeled)) for n, turns in inside]
     families: dict[str, tuple[float, int, str, float]] = {}
     for node, turns in inside:
         _, layer = members(graph, node.op, node.layer, node.attrs)[0]
