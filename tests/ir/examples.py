@@ -104,6 +104,7 @@ def parameters() -> list[Example]:
     return [
         Example("linear", [numbers(4, 3)], (A,), out, params={"w": w, "b": b}),
         Example("linear", [numbers(4, 3)], (A,), out, params={"w": w}),
+        Example("linear_part", [numbers(4, 3)], (A,), out, attrs={"first": 1}, params={"w": numbers(5, 2, 3), "b": b}),
         Example("linear_by", [numbers(4, 3)], (A,), out, [kinds], (kind,), {"members": 2}, family),
         Example("linear_by", [numbers(4, 3)], (A,), out, [kinds], (kind,), {"members": 2}, {k: v for k, v in family.items() if k[-1] == "w"}),
         Example("lookup", [UNIT], (Type(),), out, [kinds], (kind,), params={"table": table}),

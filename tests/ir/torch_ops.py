@@ -106,6 +106,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
     "softmax_rows": softmax_rows,
     "expand_rows": lambda xs, f, p, a: xs[0][torch.tensor(f[0].owner)],
     "linear": lambda xs, f, p, a: F.linear(xs[0], p["w"].T, p.get("b")),
+    "linear_part": lambda xs, f, p, a: xs[0] @ p["w"][a["first"] : a["first"] + xs[0].shape[1]],
     "linear_by": linear_by,
     "lookup": lookup,
     "layer_norm": lambda xs, f, p, a: F.layer_norm(xs[0], xs[0].shape[1:], p["gain"], p["bias"], a["eps"]),

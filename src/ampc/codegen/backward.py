@@ -12,7 +12,7 @@ from typing import Any
 from ampc.codegen import families, forward
 from ampc.codegen.firing import Firing, Shared
 from ampc.codegen.forward import column_scale, constants
-from ampc.codegen.forward_layers import fold_cell
+from ampc.codegen.forward_layers import fold_cell, part_start
 from ampc.codegen.forward_rows import counters, group_members, nested_outer, row_index, segments
 from ampc.codegen.loops import Buffer
 from ampc.codegen.measures import loss_call, targets
@@ -356,7 +356,7 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
             ids = f.labels(part, g.space, part.fields, 0)
             f.text.line(f"fold_backward(F, I, {fold_cell(f, fold)}, {g.name}, {ids}, {rows})")
             summed = summed or fold.bias
-        else:
+        elif not f.zero(concat, port):
             reader, at = f.multiplied(concat, port)
             x = f.operand(reader, at)
             if f.wants(reader, at):
@@ -371,6 +371,10 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
 def _linear(f: Backward, node: PPT, g: Buffer) -> None:
     if node.id in f.joined:
         _linear_by_parts(f, node, f.joined[node.id], g)
+        return
+    if f.zero(node, 0):
+        if (gb := f.parameter(node.layer, "b", True)) != "-1":
+            f.text.line(f"add_row_sum(F, {gb}, {g.name}, {f.space(g.space)}, {g.cols})")
         return
     reader, port = f.multiplied(node, 0)
     x = f.operand(reader, port)
@@ -387,6 +391,18 @@ def _linear(f: Backward, node: PPT, g: Buffer) -> None:
         f.text.line(f"linear_descend(F, I, {f.gemm_words}, {w}, {gw}, {gb}, {x.name}, {g.name}, {shape}, rate)")
     else:
         f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, {gb}, {x.name}, {g.name}, {shape})")
+
+
+def _linear_part(f: Backward, node: PPT, g: Buffer) -> None:
+    reader, port = f.multiplied(node, 0)
+    x = f.operand(reader, port)
+    rows, start = f.space(x.space), part_start(node)
+    if f.wants(reader, port):
+        target, more = f.into(reader, port, x.space)
+        w = f"{f.parameter(node.layer, 'w')} + {start}"
+        f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w}, {rows}, {x.cols}, {g.cols}, {more})")
+    gw = f"{f.parameter(node.layer, 'w', True)} + {start}"
+    f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw}, -1, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
 
 
 def _lookup(f: Backward, node: PPT, g: Buffer) -> None:
@@ -441,6 +457,6 @@ def _loss(f: Backward, node: Loss) -> None:
 WRITERS: dict[str, Writer] = {
     "identity": _same, "gate": _same, "stop_gradient": _nothing, "columns": _columns, "pad": _pad, "gather": _gather, "scatter": _scatter,
     "reduce_rows": _reduce_rows, "softmax_rows": _softmax_rows, "expand_rows": _expand_rows, "softmax": _softmax, "log_softmax": _softmax,
-    "max_columns": _max_columns, "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": _linear,
+    "max_columns": _max_columns, "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": _linear, "linear_part": _linear_part,
     "lookup": _lookup, "layer_norm": _layer_norm, "linear_by": families.backward,
 }  # fmt: skip

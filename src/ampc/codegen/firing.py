@@ -18,7 +18,7 @@ from ampc.codegen.scratch import share
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Line, Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
-from ampc.place.work import FOLD_ROWS, pad_behind
+from ampc.place.work import FOLD_ROWS, is_zero, pad_behind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fold:
@@ -97,7 +97,7 @@ class Firing:
         self.families = {n.id: self._family(n) for n in segment.nodes if isinstance(n, PPT) and n.op == "linear_by"}
         self.skipped = {c.id for c in self.joined.values()} | set(self.absorbed)
         self.skipped |= {f.gather.id for f in self.families.values() if f.gather is not None}
-        self.skipped |= {n.id for n in segment.nodes if isinstance(n, NPT) and n.op == "pad" and self._only_multiplied(n)}
+        self.skipped |= {n.id for n in segment.nodes if isinstance(n, NPT) and n.op in ("pad", "fill") and self._only_multiplied(n)}
 
     def _concat_of(self, node: AnyNode) -> Concat | None:
         if not isinstance(node, PPT) or node.op != "linear":
@@ -112,12 +112,21 @@ class Firing:
         pad = pad_behind(self.graph, node, port, self.inside)
         return (node, port) if pad is None else (pad, 0)
 
-    def _only_multiplied(self, pad: NPT) -> bool:
-        """Whether Linears alone read a padded value, so that it need not be made."""
-        readers = [self.graph.by_id[i] for i in readers_of(self.graph, (pad.id, 0))]
+    def zero(self, node: AnyNode, port: int) -> bool:
+        """Whether an operand is zeros, which a Linear leaves out."""
+        return is_zero(self.graph.by_id[node.inputs[port][0]], self.inside)
+
+    def _only_multiplied(self, made: NPT) -> bool:
+        """Whether Linears alone read a padded value, or zeros, so that it need not be made."""
+        readers = [self.graph.by_id[i] for i in readers_of(self.graph, (made.id, 0))]
+        if made.op == "fill":
+            return is_zero(made, self.inside) and len(readers) == 1 and self._leaves_out(readers[0])
         through = {c.id for c in self.joined.values()} | {f.gather.id for f in self.families.values() if f.gather is not None}
-        linears = {n.id for n in self.segment.nodes if isinstance(n, PPT) and n.op in ("linear", "linear_by")}
+        linears = {n.id for n in self.segment.nodes if isinstance(n, PPT) and n.op in ("linear", "linear_part", "linear_by")}
         return all(n.id in through | linears for n in readers)
+
+    def _leaves_out(self, node: AnyNode) -> bool:
+        return node.id in {c.id for c in self.joined.values()} or (isinstance(node, PPT) and node.op == "linear" and node.id in self.inside)
 
     def _family(self, node: PPT) -> Family:
         before = self.graph.by_id[node.inputs[0][0]]

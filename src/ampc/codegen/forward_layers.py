@@ -32,7 +32,7 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
         written = 1
     start = 0
     for part, port, width in parts:
-        if part.id not in f.absorbed:
+        if part.id not in f.absorbed and not f.zero(concat, port):
             x = f.operand(*f.multiplied(concat, port))
             f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {x.cols}, {cols}, {written})")
             written = 1
@@ -43,11 +43,37 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
 def linear(f: Firing, node: PPT) -> Buffer:
     if node.id in f.joined:
         return _linear_by_parts(f, node, f.joined[node.id])
+    if f.zero(node, 0):
+        return _bias_alone(f, node)
     x = f.operand(*f.multiplied(node, 0))
     y = f.buffer(node.outputs[0].cols, x.space)
     w, b = f.parameter(node.layer, "w"), f.parameter(node.layer, "b")
     f.text.line(f"linear(F, I, {f.gemm_words}, {y.name}, {x.name}, {w}, {b}, {f.space(x.space)}, {x.cols}, {y.cols})")
     return y
+
+
+def _bias_alone(f: Firing, node: PPT) -> Buffer:
+    """What a Linear makes of zeros."""
+    y = f.buffer(node.outputs[0].cols, f.kind(node, 0).rows)
+    b = f.parameter(node.layer, "b")
+    rows = f.space(y.space)
+    f.text.line(f"zero(F, {y.name}, {rows} * {y.cols})" if b == "-1" else f"add_bias(F, {y.name}, {b}, {rows}, {y.cols}, 0)")
+    return y
+
+
+def linear_part(f: Firing, node: PPT) -> Buffer:
+    x = f.operand(*f.multiplied(node, 0))
+    y = f.buffer(node.outputs[0].cols, x.space)
+    w = f"{f.parameter(node.layer, 'w')} + {part_start(node)}"
+    f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w}, {f.space(x.space)}, {x.cols}, {y.cols}, 0)")
+    return y
+
+
+def part_start(node: PPT) -> int:
+    """Where, in a layer's weights, the rows begin that a `linear_part` multiplies with."""
+    first = node.attrs["first"]
+    assert isinstance(first, int)
+    return first * node.outputs[0].cols
 
 
 def lookup(f: Firing, node: PPT) -> Buffer:

@@ -52,6 +52,29 @@ def _linear_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params:
     return [dy @ params["w"].T], d
 
 
+def _part_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    _want_params("linear_part", params, ("w",), ("b",))
+    want_float("linear_part", types[0])
+    w, first, cols = params["w"], integer(attrs, "first"), types[0].cols
+    if len(w) != 2 or first + cols > w[0]:
+        raise ShapeError(f"`linear_part` of weights {list(w)} takes {w[0] - first} columns at most from row {first} on, got {shown(types[0])}")
+    return (Type(types[0].rows, w[1]),)
+
+
+def _part(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+    first = integer(attrs, "first")
+    y: Array = operands[0] @ params["w"][first : first + operands[0].shape[1]]
+    return y
+
+
+def _part_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
+    first = integer(attrs, "first")
+    rows = slice(first, first + operands[0].shape[1])
+    d = {name: np.zeros(p.shape, dy.dtype) for name, p in params.items()}
+    d["w"][rows] = operands[0].T @ dy
+    return [dy @ params["w"][rows].T], d
+
+
 def _by_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
     count = integer(attrs, "members")
     _want_params("linear_by", params, [f"{i}.w" for i in range(count)], [f"{i}.b" for i in range(count)])
@@ -136,6 +159,10 @@ def _norm_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: P
 
 PARAMETER = (
     Op("linear", "parameter", _linear_rule, _linear, _linear_bwd, "x @ w + b, or without b", params=("w", "b")),
+    Op(
+        "linear_part", "parameter", _part_rule, _part, _part_bwd, "x times as many rows of `w`, from `first` on; without b", params=("w", "b"),
+        attrs=(AttrDecl("first", int, low=0),),
+    ),
     Op(
         "linear_by", "parameter", _by_rule, _linear_by, _linear_by_bwd,
         "each row through the member of a family that an int field names; none gives zeros", fields=(1, 1), params=("w", "b"),

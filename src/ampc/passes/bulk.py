@@ -40,7 +40,7 @@ from ampc.ir.nodes import (
 from ampc.ir.ops import OPS
 from ampc.ir.scope import declaration, open_axes
 from ampc.passes.drop_dead import drop_regions
-from ampc.passes.rewrite import Rewriter, joined, live
+from ampc.passes.rewrite import Rewriter, joined, live, uses
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -443,13 +443,6 @@ class Bulk:
             name=phi.name,
         )
         return Rows((self.add(made), 0), self.axis_of[phi.region])
-
-
-def uses(at: Index, region: int) -> bool:
-    """Whether an index depends on the element of `region`."""
-    while isinstance(at, Through):
-        at = at.at
-    return at.region == region
 
 
 def declared_axis(graph: Graph, ref: FieldRef) -> str:

@@ -11,10 +11,10 @@ import msgspec
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import (
-    NPT, PPT, AnyNode, Concat, Cond, Enter, First, Flatmap, Index, Isu, Next, Over, Phi, Ref, Region, Split, Through, Type, Within,
+    NPT, PPT, AnyNode, Concat, Cond, Enter, First, Flatmap, Isu, Next, Over, Phi, Ref, Region, Split, Type, Within,
 )  # fmt: skip
 from ampc.ir.ops import OPS
-from ampc.passes.rewrite import Rewriter
+from ampc.passes.rewrite import Rewriter, uses
 
 LEAST = 4096
 """Multiplications a row that a turn must be spared before it is written twice: below, what another firing costs is more."""
@@ -70,7 +70,7 @@ class _Peeled:
             case Flatmap(to=Over(region=r)):
                 return r == self.region.id
             case NPT(fields=fields) | PPT(fields=fields):
-                return OPS[n.op].group != "random" and not any(f.at is not None and _names(f.at, self.region.id) for f in fields)
+                return OPS[n.op].group != "random" and not any(f.at is not None and uses(f.at, self.region.id) for f in fields)
             case _:
                 return False
 
@@ -96,13 +96,13 @@ class _Peeled:
 
     def _spared(self, n: AnyNode) -> int:
         """Bring the pads in front of a Linear's operands; return how many multiplications a row it is spared."""
-        if not isinstance(n, PPT) or n.op not in ("linear", "linear_by"):
+        if not isinstance(n, PPT) or n.op not in ("linear", "linear_part", "linear_by"):
             return 0
         reader: AnyNode = n
         operand = self.r.node(n.inputs[0])
         if n.op == "linear_by" and isinstance(operand, NPT) and operand.op == "gather" and self.r.single(n.inputs[0]):
             reader = operand  # a family reads its rows through the gather
-        elif n.op == "linear" and isinstance(operand, Concat) and self.r.single(n.inputs[0]):
+        elif n.op != "linear_by" and isinstance(operand, Concat) and self.r.single(n.inputs[0]):
             reader = operand
         self.before = reader.id
         spared = 0
@@ -150,9 +150,3 @@ class _Peeled:
 
 def _is_pad(n: AnyNode) -> bool:
     return isinstance(n, NPT) and n.op == "pad"
-
-
-def _names(at: Index, region: int) -> bool:
-    while isinstance(at, Through):
-        at = at.at
-    return at.region == region

@@ -12,7 +12,7 @@ import msgspec
 
 from ampc.ir.fanout import fan_in, fan_out
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, AnyNode, Decided, Loss, Metric, Output, Ref, Source, Type
+from ampc.ir.nodes import NPT, AnyNode, Decided, Index, Loss, Metric, Output, Ref, Source, Through, Type
 
 
 def live(graph: Graph) -> set[int]:
@@ -106,3 +106,10 @@ def columns_of(node: NPT) -> tuple[int, int]:
     start, stop = node.attrs["start"], node.attrs["stop"]
     assert isinstance(start, int) and isinstance(stop, int)
     return start, stop
+
+
+def uses(at: Index, region: int) -> bool:
+    """Whether an index depends on the element of `region`."""
+    while isinstance(at, Through):
+        at = at.at
+    return at.region == region

@@ -117,7 +117,7 @@ def product_sides(graph: Graph, node: AnyNode, inside: Container[int] = (), fold
     if node.op == "linear" and isinstance(concat, Concat) and _linear_behind(graph, concat, inside) is node:
         folds = {x.id for x in _folded(graph, node, inside)} if folding else set()
         multiplied = ((r, graph.type_of(r).cols - _zeros(graph, concat, port, inside)) for port, r in enumerate(concat.inputs))
-        return tuple(float(cols + columns) for r, cols in multiplied if r[0] not in folds)
+        return tuple(float(cols + columns) for r, cols in multiplied if cols and r[0] not in folds)
     inner = _inner(graph, node, [], inside)
     return (float(inner + columns),) * len(members(graph, node.op, node.layer, node.attrs))
 
@@ -150,7 +150,7 @@ def handling(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: 
         add(rows, Handling(copied_bytes=size * graph.type_of(node.inputs[0]).cols), NOTHING)
     sides = product_sides(graph, node, inside, folding)
     if sides:  # a row of a family's operand meets one member
-        met = len(sides) if isinstance(node, PPT) and node.op == "linear" else 1
+        met = 1 if isinstance(node, PPT) and node.op == "linear_by" else len(sides)
         one = Handling(sides=sum(sides[:met]), corners=met)
         add(node.outputs[0].rows, one, one * 2)
     if isinstance(node, Group):
@@ -267,7 +267,7 @@ def _vector(node: AnyNode, taken: int, given: int, unlike: bool) -> tuple[float,
     """Return the element-wise operations of a row, forward and backward, from the numbers that it takes and gives; `unlike`: of operands that
     are not of one width."""
     match node:
-        case PPT(op="linear" | "linear_by"):
+        case PPT(op="linear" | "linear_part" | "linear_by"):
             return given, given  # the bias and its gradient
         case PPT(op="lookup") | Bcast() | Flatmap():
             return 0.0, given  # the gradient is added, or the answers are
@@ -284,7 +284,7 @@ def _vector(node: AnyNode, taken: int, given: int, unlike: bool) -> tuple[float,
 
 
 def _multiplies(node: AnyNode) -> bool:
-    return isinstance(node, PPT) and node.op in ("linear", "linear_by")
+    return isinstance(node, PPT) and node.op in ("linear", "linear_part", "linear_by")
 
 
 def _inner(graph: Graph, node: AnyNode, folds: list[int], inside: Container[int]) -> int:
@@ -305,8 +305,15 @@ def pad_behind(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -
     return before if isinstance(before, NPT) and before.op == "pad" and before.id in inside else None
 
 
+def is_zero(node: AnyNode, inside: Container[int]) -> bool:
+    """Whether a node in `inside` gives zeros, which a Linear that reads them leaves out."""
+    return isinstance(node, NPT) and node.op == "fill" and node.attrs["value"] == 0 and node.id in inside
+
+
 def _zeros(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -> int:
     """Return how many columns of an operand are padded ones."""
+    if is_zero(graph.by_id[node.inputs[port][0]], inside):
+        return graph.type_of(node.inputs[port]).cols
     pad = pad_behind(graph, node, port, inside)
     return 0 if pad is None else pad.outputs[0].cols - graph.type_of(pad.inputs[0]).cols
 
@@ -365,6 +372,6 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 __all__ = [
-    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "looks", "memory_bytes", "needed", "pad_behind",
+    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "is_zero", "looks", "memory_bytes", "needed", "pad_behind",
     "parameters", "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
 ]
