@@ -218,6 +218,7 @@ WRITERS: dict[str, Writer] = {
     "number": _number, "gather": rows.gather, "scatter": rows.scatter, "reduce_rows": rows.reduce_rows, "softmax_rows": rows.softmax_rows,
     "expand_rows": rows.expand_rows,
     "softmax": _by_row("softmax"), "log_softmax": _by_row("log_softmax"), "max_columns": _by_row("max_columns"), "argmax": _by_row("argmax"),
-    "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": layers.linear, "linear_part": layers.linear_part, "lookup": layers.lookup,
-    "layer_norm": layers.layer_norm, "linear_by": families.forward, **dict.fromkeys([*COMPARE, *THRESHOLD, *LOGIC], _truth),
+    "sum_columns": _sum_columns, "mean_columns": _sum_columns, "dot": _dot, "dropout": _dropout, "linear": layers.linear,
+    "linear_part": layers.linear_part, "lookup": layers.lookup, "layer_norm": layers.layer_norm, "linear_by": families.forward,
+    **dict.fromkeys([*COMPARE, *THRESHOLD, *LOGIC], _truth),
 }  # fmt: skip

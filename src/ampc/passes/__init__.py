@@ -14,6 +14,7 @@ from ampc.passes.hoist import hoist
 from ampc.passes.part import part
 from ampc.passes.peel import peel
 from ampc.passes.replicate import replicate
+from ampc.passes.rows_first import rows_first
 from ampc.passes.share import share
 from ampc.passes.simplify import simplify
 from ampc.passes.split import split
@@ -36,7 +37,8 @@ PIPELINE: tuple[Pass, ...] = (
         "bulk", "compute whole axes at once: gather, matrix product over all rows, scatter", bulk
     ),  # after share and simplify: fewer values to follow
     Pass("part", "one Split instead of several slices", part),  # after the rest: slices of slices and of joins are gone by now
-    Pass("hoist", "multiply once what stays the same in all turns of a loop", hoist),  # after bulk: it multiplies whole axes
+    Pass("rows-first", "multiply rows before they are gathered or repeated", rows_first),  # after bulk: it makes the gathers
+    Pass("hoist", "multiply once what stays the same in all turns of a loop", hoist),  # after rows-first: what is gathered may stay the same
     Pass("peel", "take a loop's first turn out of it where that multiplies zeros", peel),  # after part: it slices what is a Split by then
     Pass("split", "split Linears with `columns` or `rows` into parts for different devices", split),  # before replicate, which copies parts
     Pass("replicate", "make the copies of layers with `replicas` real, each in an arm of its own", replicate),  # last: the arms differ in names alone

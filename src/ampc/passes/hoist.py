@@ -1,8 +1,7 @@
 """Multiplies what stays the same in all turns of a loop once, in front of the loop.
 
-A Linear over `[x[t], s, h]` whose `s` comes from outside of the loop is the sum of a product of s, which is made once (`linear_part`), and the
-Linear over `[x[t], 0, h]`, whose zeros nobody multiplies (`place.work.is_zero`). Backward, the gradients of all turns are added before they meet
-the weights. The layer stays one: its parameters, settings and gradient are what they were.
+A Linear over `[x[t], s, h]` whose `s` comes from outside of the loop is taken apart (`products`): the product of s is made once. Backward, the
+gradients of all turns are added before they meet the weights.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import itertools
 import msgspec
 
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Flatmap, Over, Ref, Region, Split, Type
+from ampc.ir.nodes import NPT, PPT, Concat, FieldRef, Flatmap, Over, Ref, Region, Split, Type
 from ampc.ir.ops import OPS
 from ampc.ir.scope import declaration
+from ampc.passes.products import Part, is_filled_with_zeros, linears, parts_of, product, relieve, total
 from ampc.passes.rewrite import Rewriter, uses
 
 LEAST = 4096
@@ -41,35 +41,35 @@ class _Hoist:
 
     def result(self) -> Graph:
         """Return the graph with the loop's Linears relieved; the graph itself where none can be."""
+        for n in linears(self.r):
+            if n.region == self.region.id:
+                self._relieve(n)
         for i in list(self.r.order):
             n = self.r.nodes[i]
-            if isinstance(n, PPT) and n.op == "linear" and n.region == self.region.id and self.r.readers[i, 0]:
-                layer = self.graph.layer[n.layer]
-                if layer.columns == layer.rows == 1:
-                    self._relieve(n)
-            elif isinstance(n, PPT) and n.op == "linear_part" and n.region == self.region.id and self._same(n.inputs[0]):
+            if isinstance(n, PPT) and n.op == "linear_part" and n.region == self.region.id and self._same(n.inputs[0]):
                 self._move(n)
         return self.r.finish()
 
     def _relieve(self, n: PPT) -> None:
         """Put in the place of a Linear the sum of what it makes of the parts that change, and of the others' product."""
-        operand = self.r.node(n.inputs[0])
-        parts = list(operand.inputs) if isinstance(operand, Concat) and self.r.single(n.inputs[0]) else [n.inputs[0]]
-        kinds = [self.r.type_of(ref) for ref in parts]
-        same = [self._same(ref) and not _is_zero(self.r.node(ref)) for ref in parts]
-        if len({k.rows for k in kinds}) > 1 or sum(k.cols for k, s in zip(kinds, same, strict=True) if s) * n.outputs[0].cols < LEAST:
+        parts = parts_of(self.r, n)
+        gone = {p for p in parts if self._same(p.ref) and not is_filled_with_zeros(self.r.node(p.ref))}
+        if len({p.kind.rows for p in parts}) > 1 or sum(p.kind.cols for p in gone) * n.outputs[0].cols < LEAST:
             return
-        product = self._over(n, self._product(n, parts, kinds, same))
-        started = self._npt(n, "unit", (product,), Type(kinds[0].rows))
-        inputs = tuple(
-            self._npt(n, "fill", (started,), kind, cols=kind.cols, value=0.0) if s else ref for ref, kind, s in zip(parts, kinds, same, strict=True)
-        )
-        whole = inputs[0]
-        if len(parts) > 1:
-            assert isinstance(operand, Concat)
-            whole = (self.r.add(msgspec.structs.replace(operand, inputs=inputs), n.id), 0)
-        linear = (self.r.add(msgspec.structs.replace(n, inputs=(whole,)), n.id), 0)
-        self.r.put(NPT(id=n.id, region=n.region, inputs=(linear, product), outputs=n.outputs, op="add", origin=n.origin, name=n.name))
+        made = []
+        for unchanging, run in itertools.groupby(parts, key=lambda p: p in gone):
+            if unchanging:
+                made.append(self._product(n, list(run)))
+        relieve(self.r, n, gone, self._over(n, total(self.r, n, made, self.region.parent)))
+
+    def _product(self, n: PPT, run: list[Part]) -> Ref:
+        """Write, in front of the loop, the product of neighbouring parts."""
+        refs = tuple(self._outside(p.ref, n.id) for p in run)
+        joined = refs[0]
+        if len(run) > 1:
+            whole = Type(run[0].kind.rows, sum(p.kind.cols for p in run))
+            joined = (self.r.add(Concat(id=-1, region=self.region.parent, inputs=refs, outputs=(whole,), origin=n.origin), n.id), 0)
+        return product(self.r, n, joined, run[0].first, self.region.parent)
 
     def _move(self, n: PPT) -> None:
         """Put a product that an inner loop was spared in front of this one too."""
@@ -80,31 +80,6 @@ class _Hoist:
         """Give every turn what was made in front of the loop."""
         over = Flatmap(id=-1, region=self.region.parent, inputs=(product,), outputs=n.outputs, origin=n.origin, name=n.name, to=Over(self.region.id))
         return self.r.add(over, n.id), 0
-
-    def _product(self, n: PPT, parts: list[Ref], kinds: list[Type], same: list[bool]) -> Ref:
-        """Write, in front of the loop, the product of the parts that don't change; neighbours are multiplied together."""
-        total: Ref | None = None
-        first = 0
-        for unchanging, run in itertools.groupby(zip(same, parts, kinds, strict=True), key=lambda x: x[0]):
-            found = list(run)
-            cols = sum(kind.cols for _, _, kind in found)
-            if unchanging:
-                inputs = tuple(self._outside(ref, n.id) for _, ref, _ in found)
-                joined = inputs[0]
-                if len(found) > 1:
-                    whole = Type(kinds[0].rows, cols)
-                    joined = (self.r.add(Concat(id=-1, region=self.region.parent, inputs=inputs, outputs=(whole,), origin=n.origin), n.id), 0)
-                part = msgspec.structs.replace(n, op="linear_part", region=self.region.parent, inputs=(joined,), attrs={"first": first})
-                product = (self.r.add(part, n.id), 0)
-                total = product if total is None else self._npt(n, "add", (total, product), n.outputs[0], self.region.parent)
-            first += cols
-        assert total is not None
-        return total
-
-    def _npt(self, n: PPT, op: str, inputs: tuple[Ref, ...], kind: Type, region: int = -1, **attrs: int | float) -> Ref:
-        where = self.region.id if region < 0 else region
-        made = NPT(id=-1, region=where, inputs=inputs, outputs=(kind,), op=op, attrs=dict(attrs), origin=n.origin, name=n.name)
-        return self.r.add(made, n.id), 0
 
     # ------------------------------------------------------------------------------------------- what does not change
 
@@ -133,7 +108,3 @@ class _Hoist:
             inputs = tuple(self._outside(x, before) for x in n.inputs)
             self.made[n.id] = self.r.add(msgspec.structs.replace(n, region=self.region.parent, inputs=inputs), before)
         return self.made[n.id], ref[1]
-
-
-def _is_zero(n: AnyNode) -> bool:
-    return isinstance(n, NPT) and n.op == "fill" and n.attrs["value"] == 0

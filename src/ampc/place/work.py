@@ -372,6 +372,6 @@ def _product(shape: tuple[int, ...]) -> int:
 
 
 __all__ = [
-    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "is_zero", "looks", "memory_bytes", "needed", "pad_behind",
-    "parameters", "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
+    "FOLD_ROWS", "REMADE", "Settings", "Term", "flops_per_number", "handling", "is_remade", "is_zero", "looks", "memory_bytes", "needed",
+    "pad_behind", "parameters", "product_flops", "product_sides", "terms", "update_flops", "update_frequency",
 ]
