@@ -23,6 +23,7 @@ FIELDS = (
 BODIES = {
     "both_ends": ("w = Linear(5, 2)\neach e in edge:\n    a[target[e]] += tanh(w([x[source[e]], x[target[e]], f[e]]))\nloss squared(sum(sum(node, a)), y)", ["node", "node"]),
     "one_end_is_all": ("w = Linear(2, 2)\neach e in edge:\n    a[target[e]] += tanh(w(x[away[e]]))\nloss squared(sum(sum(node, a)), y)", ["node"]),
+    "nothing_else_and_no_bias": ("w = Linear(4, 2, bias = false)\neach e in edge:\n    a[target[e]] += tanh(w([x[source[e]], x[target[e]]]))\nloss squared(sum(sum(node, a)), y)", ["node", "node"]),
     "the_graph_to_each_node": ("w = Linear(4, 2)\nu = Linear(2, 2)\ns = tanh(u(z))\neach n in node:\n    h = tanh(w([x[n], s]))\nloss squared(sum(sum(node, h)), y)", [""]),
     "in_a_loop": ("w = Linear(4, 2)\nh = x\nloop i in range(2) carry h:\n    each e in edge:\n        a[target[e]] += w([h[source[e]], h[target[e]]])\n    h = tanh(h + a)\nloss squared(sum(sum(node, h)), y)", ["node", "node"]),
 }  # fmt: skip
@@ -47,6 +48,11 @@ def test_rows_are_multiplied_before_they_are_gathered_or_repeated(name: str, mon
     instances, parameters = random_instances(whole, 4, 7), random_parameters(whole)
     assert_same(numbers(whole, parameters, instances), numbers(early, parameters, instances))
     assert compare(early, random_rows(early, 5, 3), [{}, {"workers": 2}]) is None
+
+
+def test_zeros_joined_are_zeros_without_a_bias() -> None:
+    graph = compiled("w = Linear(4, 2, bias = false)\nloss squared(sum(w([0 * z, zeros(2)])) + sum(w([zeros(2), zeros(2)])), y)")
+    assert compare(graph, random_rows(graph, 5, 3), [{}]) is None
 
 
 def test_edges_multiply_only_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:

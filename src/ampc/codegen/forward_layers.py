@@ -37,6 +37,8 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
             f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {x.cols}, {cols}, {written})")
             written = 1
         start += width
+    if not written:
+        f.text.line(f"zero(F, {y.name}, {rows} * {cols})")
     return y
 
 

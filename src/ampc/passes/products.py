@@ -72,9 +72,15 @@ def relieve(r: Rewriter, n: PPT, gone: set[Part], made: Ref) -> None:
     seen = [ref for ref in candidates if r.type_of(ref).rows == rows]
     trigger = min(seen, key=lambda ref: getattr(r.node(ref), "op", "") == "lookup")  # which is folded if the Linear alone reads it
     started = npt(r, n, "unit", (trigger,), Type(rows), n.region)
-    zeros = {p: npt(r, n, "fill", (started,), Type(rows, p.kind.cols), n.region, cols=p.kind.cols, value=0.0) for p in parts if p in gone}
-    refs = tuple(zeros.get(p, p.ref) for p in parts)
-    whole = refs[0] if concat is None else (r.add(msgspec.structs.replace(concat, inputs=refs), n.id), 0)
+
+    def zeros(cols: int) -> Ref:
+        return npt(r, n, "fill", (started,), Type(rows, cols), n.region, cols=cols, value=0.0)
+
+    if concat is None or len(gone) == len(parts):
+        whole = zeros(sum(p.kind.cols for p in parts))
+    else:
+        refs = tuple(zeros(p.kind.cols) if p in gone else p.ref for p in parts)
+        whole = (r.add(msgspec.structs.replace(concat, inputs=refs), n.id), 0)
     linear = (r.add(msgspec.structs.replace(n, inputs=(whole,)), n.id), 0)
     r.put(NPT(id=n.id, region=n.region, inputs=(linear, made), outputs=n.outputs, op="add", origin=n.origin, name=n.name))
 
