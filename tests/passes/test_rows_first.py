@@ -17,7 +17,7 @@ from ampc.place.work import product_flops
 ROWS = sys.modules["ampc.passes.rows_first"]
 """The module; the package has a function of that name."""
 FIELDS = (
-    "        axis node, edge\n        x: float[node, 2]\n        f: float[edge, 1]\n        source, target: node[edge]\n"
+    "        axis node, edge, choice\n        chosen: node[choice]\n        next: node[node]\n        x: float[node, 2]\n        f: float[edge, 1]\n        source, target: node[edge]\n"
     "        away: node[edge] or none\n        kind: int[edge] < 3\n        z: float[2]\n        y: float\n"
 )
 BODIES = {
@@ -71,6 +71,8 @@ def test_edges_multiply_only_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> 
     "body",
     [
         "w = Linear(2, 2) for k in 3\neach e in edge:\n    branch kind[e] as k:\n        m = w[k](x[source[e]])\n    merge m\n    a[target[e]] += m\nloss squared(sum(sum(node, a)), y)",  # families see to it
+        "w = Linear(2, 2)\neach c in choice:\n    a[chosen[c]] += tanh(w(x[chosen[c]]))\nloss squared(sum(sum(node, a)), y)",  # perhaps few of many nodes
+        "w = Linear(2, 2)\neach n in node:\n    h = tanh(w(x[next[n]]))\nloss squared(sum(sum(node, h)), y)",  # as many
         "w = Linear(2, 5)\neach e in edge:\n    a[target[e]] += tanh(w(x[source[e]]))\nloss squared(sum(sum(node, a)), y)",  # wider than what is gathered
         "w = Linear(4, 2, columns = 2)\neach e in edge:\n    a[target[e]] += tanh(w([x[source[e]], x[target[e]]]))\nloss squared(sum(sum(node, a)), y)",
     ],

@@ -11,6 +11,7 @@ import msgspec
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, AnyNode, Ref, Type
+from ampc.ir.scope import declaration
 from ampc.passes.products import Part, linears, parts_of, product, relieve, total
 from ampc.passes.rewrite import Rewriter
 
@@ -19,7 +20,7 @@ LEAST = 256
 
 
 def rows_first(graph: Graph) -> Graph:
-    """Return the graph with products of fewer rows. An axis that names rows of another is taken to be the longer one, as edges are."""
+    """Return the graph with products of fewer rows."""
     r = Rewriter(graph)
     for n in linears(r):
         _relieve(r, n)
@@ -31,14 +32,28 @@ def _relieve(r: Rewriter, n: PPT) -> None:
     parts = parts_of(r, n)
     if rows in ("", "*") or any(p.kind.rows not in ("", rows) for p in parts):
         return
-    gone = {p for p in parts if _fewer(r.node(p.ref), p, rows) and cols <= 2 * p.kind.cols and p.kind.cols * cols >= LEAST}
+    gone = {p for p in parts if _fewer(r.graph, r.node(p.ref), p, rows) and cols <= 2 * p.kind.cols and p.kind.cols * cols >= LEAST}
     if gone:
         relieve(r, n, gone, total(r, n, [_early(r, n, p) for p in parts if p in gone], n.region))
 
 
-def _fewer(maker: AnyNode, part: Part, rows: str) -> bool:
-    """Whether a part is rows that there are fewer of: gathered or repeated ones, or a single row beside many."""
-    return part.kind.rows != rows or (isinstance(maker, NPT) and maker.op in ("gather", "expand_rows"))
+def _fewer(graph: Graph, maker: AnyNode, part: Part, rows: str) -> bool:
+    """Whether a part is made of rows that there are fewer of: a single one, repeated ones, or gathered ones of an axis that has edges.
+
+    Of other axes that name rows, such as some candidates among many nodes, nothing tells that they are the longer ones.
+    """
+    if part.kind.rows != rows:
+        return True
+    if not isinstance(maker, NPT) or maker.op not in ("gather", "expand_rows"):
+        return False
+    found = declaration(graph, maker.fields[0].field) if maker.op == "gather" else None
+    return found is None or _ends(graph, rows, found.of) >= 2
+
+
+def _ends(graph: Graph, axis: str, of: str) -> int:
+    """Return how many elements of `of` each element of `axis` names; an edge has two ends."""
+    named = sum(f.kind == "index" and f.axis == axis and f.of == of for f in graph.fields)
+    return named + any(a.name == axis and a.parent == of for a in graph.axes) if axis != of else 0
 
 
 def _early(r: Rewriter, n: PPT, part: Part) -> Ref:
