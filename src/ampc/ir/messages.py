@@ -398,7 +398,8 @@ class Run:
             n = len(gradient) if kinds is None else int((np.asarray(kinds) == int(prefix[:-1])).sum())
             if not n:
                 continue
-            self.result.rows[layer.name] = self.result.rows.get(layer.name, 0) + n
+            if node.op != "linear_part":  # the layer is reached where the rest of its product is made
+                self.result.rows[layer.name] = self.result.rows.get(layer.name, 0) + n
             for p in layer.params:
                 name = f"{layer.name}.{p.name}"
                 d = d_params[prefix + p.name]

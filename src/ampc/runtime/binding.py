@@ -268,7 +268,7 @@ class Binding:
             reached = np.zeros(self.data.n, bool)
             for segment, node in found:
                 if node.op == "linear_part":
-                    continue  # made in front of a loop, in which the layer is reached, or (a loop of no turns) is not
+                    continue  # the layer is reached where the rest of its product is made, by loops of no turns and graphs without edges never
                 reached |= (self.extents.states(segment.region) > 0) & self._has_rows(node, name)
             total = sum(self.extents.states(s.region) for s in self.plan.segments if name in s.layers) if static_count(self.plan, name) else 1
             out[:, k] = reached / np.maximum(total, 1)
