@@ -45,9 +45,9 @@ class _Hoist:
             if n.region == self.region.id:
                 self._relieve(n)
         for i in list(self.r.order):
-            n = self.r.nodes[i]
-            if isinstance(n, PPT) and n.op == "linear_part" and n.region == self.region.id and self._same(n.inputs[0]):
-                self._move(n)
+            part = self.r.nodes[i]
+            if isinstance(part, PPT) and part.op == "linear_part" and part.region == self.region.id and self._same(part.inputs[0]):
+                self._move(part)
         return self.r.finish()
 
     def _relieve(self, n: PPT) -> None:
