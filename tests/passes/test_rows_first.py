@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import pytest
 from differential import compare
+from parts import with_parts
 from programs import assert_same, numbers, random_instances, random_parameters
 from support import graph_of, random_rows
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT
+from ampc.ir.verify import verify
 from ampc.passes import run_passes
 from ampc.place.work import product_flops
+from ampc.runtime.weights import divided, shapes
 
 ROWS = sys.modules["ampc.passes.rows_first"]
 """The module; the package has a function of that name."""
@@ -48,6 +52,17 @@ def test_rows_are_multiplied_before_they_are_gathered_or_repeated(name: str, mon
     instances, parameters = random_instances(whole, 4, 7), random_parameters(whole)
     assert_same(numbers(whole, parameters, instances), numbers(early, parameters, instances))
     assert compare(early, random_rows(early, 5, 3), [{}, {"workers": 2}]) is None
+
+
+@pytest.mark.parametrize("how", ["columns", "rows"])
+def test_a_layer_whose_products_are_in_several_places_can_be_split(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ROWS, "LEAST", 1)
+    graph = compiled(BODIES["both_ends"][0])
+    made = with_parts(graph, ["w"], 3, how)
+    verify(made)
+    instances, parameters = random_instances(graph, 4, 7), random_parameters(graph)
+    found = numbers(made, divided(parameters, shapes(made)), instances)
+    assert_same(numbers(graph, parameters, instances), dataclasses.replace(found, gradients=divided(found.gradients, shapes(graph))))
 
 
 def test_zeros_joined_are_zeros_without_a_bias() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from ampc.ir.copies import part_name
 from ampc.ir.fanout import fan_in, fan_out
 from ampc.ir.graph import Graph, Layer, Param
-from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Ref, Split, Type
+from ampc.ir.nodes import NPT, PPT, AnyNode, Attr, Concat, Ref, Split, Type
 from ampc.ir.scope import members
 
 
@@ -84,22 +84,40 @@ class _Writer:
 
     def _by_rows(self, n: PPT, layer: Layer) -> Iterator[AnyNode]:
         whole = self.graph.type_of(n.inputs[0])
-        pieces = tuple(Type(whole.rows, width, whole.integer) for width in widths(whole.cols, layer.rows))
-        operand = Split(id=self._number(), region=n.region, inputs=n.inputs[:1], outputs=pieces, origin=n.origin, name=n.name)
-        yield operand
+        pieces = list(_pieces(n, layer, whole.cols))
+        operand = n.inputs[0]
+        refs = [operand]
+        if len(pieces) > 1:
+            kinds = tuple(Type(whole.rows, cols, whole.integer) for _, cols, _ in pieces)
+            cut = Split(id=self._number(), region=n.region, inputs=(operand,), outputs=kinds, origin=n.origin, name=n.name)
+            refs = [(cut.id, i) for i in range(len(pieces))]
+            yield cut
         total: Ref | None = None
-        for i in range(layer.rows):
-            inputs = ((operand.id, i), *n.inputs[1:])
-            part = msgspec.structs.replace(n, id=self._number(), layer=part_name(n.layer, i), inputs=inputs)
+        for k, ((i, _, attrs), ref) in enumerate(zip(pieces, refs, strict=True)):
+            last = k + 1 == len(pieces)
+            alone = last and total is None
+            layer_name, inputs = part_name(n.layer, i), (ref, *n.inputs[1:])
+            part = msgspec.structs.replace(n, id=n.id if alone else self._number(), layer=layer_name, inputs=inputs, attrs=attrs)
             yield part
             if total is None:
                 total = (part.id, 0)
                 continue
-            last = i + 1 == layer.rows
             both = (total, (part.id, 0))
             sum_ = NPT(id=n.id if last else self._number(), region=n.region, inputs=both, outputs=n.outputs, origin=n.origin, name=n.name, op="add")
             total = (sum_.id, 0)
             yield sum_
+
+
+def _pieces(n: PPT, layer: Layer, cols: int) -> Iterator[tuple[int, int, dict[str, Attr]]]:
+    """Yield (part of the layer, columns of the operand that it multiplies, attributes) for all parts that multiply any."""
+    first = n.attrs.get("first", 0)
+    assert isinstance(first, int)
+    begin = 0
+    for i, width in enumerate(widths(next(p.shape[0] for p in layer.params if len(p.shape) == 2), layer.rows)):
+        low, high = max(begin, first), min(begin + width, first + cols)
+        if low < high:
+            yield i, high - low, {**n.attrs, "first": low - begin} if n.op == "linear_part" else n.attrs
+        begin += width
 
 
 __all__ = ["split", "widths"]
