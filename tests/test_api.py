@@ -1,4 +1,4 @@
-"""What the public Python calls say when something is wrong: an error's text is that of the command line."""
+"""The public Python calls: what they say when something is wrong (an error's text is that of the command line), and copies of layers."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def test_an_error_keeps_the_lines_it_was_made_with() -> None:
     assert "4 |     loss squared(p, y)" in str(caught.value)
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  # what crosses between processes
     assert (again.diagnostics, again.exit_code) == (caught.value.diagnostics, 1)
+
+
+def test_copies_of_layers_by_name_or_where_they_pay() -> None:
+    by_name = ampc.compile("digits_mlp", target="cpu-2", replicas={"first": 2})
+    assert {x.name for x in by_name.graph.layers} >= {"first~0", "first~1"} and not any(x.name.startswith("head~") for x in by_name.graph.layers)
+    chosen = ampc.compile("list_reduction", target="cpu-2", replicas="auto")
+    assert sorted(x.name for x in chosen.graph.layers) == ["embed~0", "embed~1", "head~0", "head~1", "step~0", "step~1"]
+    with pytest.raises(ampc.AmpError) as caught:
+        ampc.compile("list_reduction", target="cpu-2", replicas={"stop": 2})
+    assert [d.code for d in caught.value.diagnostics] == ["AMP516"]
