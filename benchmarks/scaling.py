@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks import list_reduction
 from benchmarks.harness import Comparison, Contender, compare, lengths, number, options, wanted
@@ -57,6 +58,38 @@ model graph():
     loss squared(sum(node, head(h)), y)
 """
 
+TREE = """
+model tree():
+    instance:
+        axis node
+        x: float[node]
+        left, right: node[node] or none
+        y: float
+    leaf = Linear(1, 32)
+    join = Linear(64, 32)
+    head = Linear(32, 1)
+    visit n in node after left[n], right[n] carry h:
+        branch left[n]:
+            none: h = tanh(leaf(x[n]))
+            else: h = tanh(join([h[left[n]], h[right[n]]]))
+        merge h
+    loss squared(sum(node, head(h)), y)
+"""
+
+
+def random_tree(rng: np.random.Generator, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the children of each of `size` nodes, an odd number, -1 for none: binary, cut at random, children before their parent."""
+    left, right = np.full(size, -1), np.full(size, -1)
+    todo = [(0, size)]
+    while todo:
+        begin, count = todo.pop()  # nodes begin ... begin + count - 1; the last is the root
+        if count > 1:
+            first = 2 * int(rng.integers(0, count // 2)) + 1
+            root = begin + count - 1
+            left[root], right[root] = begin + first - 1, root - 1
+            todo += [(begin, first), (begin + first, count - 1 - first)]
+    return left, right
+
 
 def deep(layers: int) -> str:
     """Return a perceptron of so many layers of 32 columns."""
@@ -80,12 +113,20 @@ def written(name: str, size: int) -> str:
 
     def lists(make: Any, kind: Any) -> Any:
         values = np.concatenate([make() for _ in range(n)])
-        return pa.ListArray.from_arrays(np.arange(n + 1, dtype=np.int32) * (len(values) // n), pa.array(values, kind))
+        none = values < 0 if pa.types.is_integer(kind) else None
+        return pa.ListArray.from_arrays(np.arange(n + 1, dtype=np.int32) * (len(values) // n), pa.array(values, kind, mask=none))
 
     if not size:
         columns = {"x": lists(lambda: rng.normal(size=32), pa.float32()), "y": y}
     elif name == "chain":
         columns = {"x": lists(lambda: rng.normal(size=size), pa.float32()), "y": y}
+    elif name == "tree":
+        nodes = size - 1 + size % 2  # a binary tree has an odd number
+        columns = {"x": lists(lambda: rng.normal(size=nodes), pa.float32()), "y": y}
+        trees = [random_tree(rng, nodes) for _ in range(n)]
+        for field, side in (("left", 0), ("right", 1)):
+            column = iter(trees)
+            columns[field] = lists(lambda column=column, side=side: next(column)[side], pa.int64())
     else:
         columns = {"x": lists(lambda: rng.normal(size=size), pa.float32()), "y": y}
         columns |= {field: lists(lambda: rng.integers(0, size, 2 * size), pa.int64()) for field in ("source", "target")}
@@ -97,7 +138,7 @@ def written(name: str, size: int) -> str:
 def contenders() -> list[Contender]:
     common: dict[str, Any] = {"workers": 1, "blas": providers()[0], "optimizer": "sgd", "learning_rate": 0.0, "min_update_frequency": 10**6}
     made = []
-    for name, text in (("chain", CHAIN), ("graph", GRAPH)):
+    for name, text in (("chain", CHAIN), ("tree", TREE), ("graph", GRAPH)):
         for size in SIZES:
             arguments = {"model": text, "data": written(name, size), "max_active_keys": 4, **common}
             made.append(Contender(f"{name} of {size:,}", Ours, arguments))
@@ -130,7 +171,7 @@ def main(argv: list[str] | None = None) -> list[Comparison]:
     c = compare("Scaling, one worker", "instances/s", wanted(contenders(), a.only), **lengths(a, 0.5, 3))
     present = {f.name for f in c.figures if f.windows}
     goals, rows = [], []
-    for name in ("chain", "graph"):
+    for name in ("chain", "tree", "graph"):
         found = exponent(c, [f"{name} of {s:,}" for s in SIZES], SIZES)
         goals.append(Goal(f"exponent of cost, {name} of 10 to 100,000", found, 1.05, most=True, unit=""))
         rows += [[f"{name} of {s:,}", "element", _each(c, f"{name} of {s:,}", s)] for s in SIZES if f"{name} of {s:,}" in present]

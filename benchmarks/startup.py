@@ -20,6 +20,8 @@ from benchmarks.harness import Comparison, options
 from benchmarks.ours import ROOT, data_folder
 from benchmarks.report import Goal, Table, publish
 
+INSTALLED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""The environment in which the byte code of modules is kept, as that of an installed package is."""
 STEP = """
 import torch
 torch.set_num_threads(1)
@@ -53,7 +55,7 @@ def once(command: list[str], environment: Mapping[str, str]) -> tuple[float, flo
     """Return (seconds on the clock, of the processor); None if the command failed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, env={**os.environ, **environment}, check=False)
+    done = subprocess.run(command, capture_output=True, env={**INSTALLED, **environment}, check=False)
     took = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

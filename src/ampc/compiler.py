@@ -30,8 +30,20 @@ NEARLY = 0.75
 """Share of a wanted rate that a quick placement has to reach before a thorough one is made."""
 STAGES = ("parse", "check", "lower", "passes", "place")
 FactorsOf = Callable[[Graph, place.Statistics, place.Target], Factors]
-OnStage = Callable[[str, float], None]
-"""Called with the name of a stage and the seconds it took."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """A stage of a compilation, or a pass over the graph (of stage `passes`, which counts it too), and the seconds that it took.
+
+    before, after: nodes of the graph that it was given and made, None where there was none.
+    """
+
+    stage: str
+    name: str
+    seconds: float
+    before: int | None = None
+    after: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,14 +58,15 @@ class Compilation:
     manifest: Manifest | None = None
     changes: Mapping[str, Change] = dataclasses.field(default_factory=dict)
     """What `parts` and `copies` have led to: layer -> its parts and copies."""
+    steps: tuple[Step, ...] = ()
+    """What was done, in order: each stage, passes before theirs."""
 
 
 def compile_source(
     source: Source, *, target: place.Target | None = None, overrides: Mapping[str, Value] | None = None, strategy: str = "balanced",
     statistics: Callable[[Graph], place.Statistics] = place.guess, disable: Sequence[str] = (), stop_after: str = "place",
     at: Mapping[str, str] | None = None, parts: int = 1, copies: int = 1, columns: Mapping[str, int] | None = None,
-    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None,
-    precision: place.Precision | None = None, on_stage: OnStage = lambda stage, seconds: None,
+    replicas: Mapping[str, int] | None = None, factors: FactorsOf | None = None, precision: place.Precision | None = None,
 ) -> Compilation:
     """Compile `source` up to `stop_after`; the first stage that finds mistakes raises them all as one AmpError.
 
@@ -72,10 +85,19 @@ def compile_source(
 
     def finished(stage: str, **made: object) -> bool:
         nonlocal done, begun
+        before = None if done.graph is None else len(done.graph.nodes)
         done, now = dataclasses.replace(done, **made), time.perf_counter()  # type: ignore[arg-type]  # fields of Compilation, by name
-        on_stage(stage, now - begun)
+        after = None if done.graph is None else len(done.graph.nodes)
+        done = dataclasses.replace(done, steps=(*done.steps, *passed, Step(stage, stage, now - begun, before, after)))
+        passed.clear()
         begun = now
         return stage == stop_after
+
+    passed: list[Step] = []
+
+    def ran(name: str, graph: Graph, seconds: float) -> None:
+        passed.append(Step("passes", name, seconds, len(list(graphs.values())[-1].nodes), len(graph.nodes)))
+        graphs[name] = graph
 
     model = frontend.parse(source.text, source.name)
     if finished("parse", model=model):
@@ -88,14 +110,14 @@ def compile_source(
     graphs = {"lower": lowered}
     if finished("lower", graphs=graphs, graph=lowered):
         return done
-    graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=lambda name, made: graphs.__setitem__(name, made))
+    graph = passes.run_passes(lowered, disable=tuple(disable), on_pass=ran)
     if finished("passes", graph=graph):
         return done
-    done = place_on(
+    placed = place_on(
         done, target or place.this_machine(), statistics(graph), strategy=strategy, at=at, parts=parts, copies=copies, columns=columns,
         replicas=replicas, factors=factors, precision=precision,
     )  # fmt: skip
-    finished("place")
+    finished("place", manifest=placed.manifest, graph=placed.graph, graphs=placed.graphs, placement=placed.placement, changes=placed.changes)
     return done
 
 
@@ -193,4 +215,4 @@ def compile_file(
     return done.manifest
 
 
-__all__ = ["STAGES", "Compilation", "compile_file", "compile_source", "opened", "place_on"]
+__all__ = ["STAGES", "Compilation", "Step", "compile_file", "compile_source", "opened", "place_on"]

@@ -18,6 +18,7 @@ from generated import WORLDS, generate
 from support import graph_of, random_rows
 
 from ampc.diagnostics import AmpError
+from ampc.runtime import kernels
 
 PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "20"))
 FIRST = int(os.environ.get("AMPC_PROGRAMS_FROM", "0"))
@@ -50,7 +51,7 @@ def check(text: str, seed: int, forms: Sequence[tuple[bool, str]] = FORMS) -> st
 
 @pytest.fixture(autouse=True)
 def forget_kernels() -> None:
-    for name in [m for m in sys.modules if m.startswith("ampc_kernels_")]:
+    for name in [m for m in sys.modules if m.startswith(kernels.PREFIX)]:
         del sys.modules[name]
 
 

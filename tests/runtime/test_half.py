@@ -221,7 +221,7 @@ def test_compiled_rounding_is_the_rule() -> None:
     from ampc.runtime.half import to_half
     from ampc.runtime.native import ensure, pointer
 
-    ensure(["to_half"])
+    ensure("to_half")
 
     @njit
     def convert(F: Any, h: int, count: int) -> None:
@@ -266,7 +266,7 @@ def check_products(m: int, k: int, n: int) -> None:
     from ampc.runtime.half import linear_dw_half, linear_dx_half, linear_half
     from ampc.runtime.native import ensure, pointer
 
-    ensure(["linear_half", "linear_dx_half", "linear_dw_half"])
+    ensure("linear_half", "linear_dx_half", "linear_dw_half")
 
     @njit
     def layer(F: Any, words: Any, at: Any, m: int, k: int, n: int) -> None:

@@ -19,7 +19,7 @@ def calls() -> dict[str, Any]:
 
     from ampc.runtime import native
 
-    native.ensure(["gemm"])
+    native.ensure("gemm")
     gemm, pointer, copy, add_to, add_rows_to, set_to = native.gemm, native.pointer, native.copy, native.add_to, native.add_rows_to, native.set_to
     one, zero = np.float32(1), np.float32(0)
 

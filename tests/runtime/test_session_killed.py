@@ -165,7 +165,7 @@ def test_a_signal_while_kernels_are_compiled_leaves_a_sound_cache(place: Path, n
     cache = place / "cache"
     for _ in range(3):
         process = started(place, cache, "-o", "r", "--force", "--epochs", "100000")
-        while not list(cache.glob("*/*.lock")) and process.poll() is None:
+        while not list(cache.glob("*/locks/*")) and process.poll() is None:
             time.sleep(0.02)
         time.sleep(1.5)  # from the first lock on it compiles for some seconds
         process.send_signal(number)

@@ -10,24 +10,31 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from ampc.runtime.native import (
     ENTRY, F0, F1, JIT, at, ensure, flush_denormals, gemm, gemm_half, load_acquire, pause, pointer, put, restore_denormals, sigmoid, store_release,
     tanh,
 )  # fmt: skip
+from ampc.runtime.saving import compiled
 
 from ampc.runtime.half import to_half
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-ensure(("gemm",))
 _F, _I, _n = types.float32[::1], types.int64[::1], types.int64
 
 
 def _compiled(*arguments: Any) -> Any:
-    return lambda function: njit(types.void(*arguments), **ENTRY)(function) if JIT else function
+    def wrap(function: Any) -> Any:
+        made = compiled(ENTRY)(function)
+        if JIT:
+            ensure(made)
+            made.compile(arguments)
+        return made
+
+    return wrap
 
 
 @_compiled(_F, _I, _n, _n, _n, _n)

@@ -61,7 +61,7 @@ class _Pinned(Engine):
     def _drive(
         self, b: Binding, outputs: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float
     ) -> None:
-        arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, outputs)
+        arguments = (self._F, b.I, b.D, b.XF, b.XI, outputs)
         together([functools.partial(worker.run, *arguments, w) for w in range(self.options.workers)])
         self._check(b)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ampc.manifest import Manifest
     from ampc.place import Statistics, Target
     from ampc.place.factors import Factors
+    from ampc.runtime.kernels import Loaded
 
 
 class Emit(StrEnum):
@@ -103,6 +104,8 @@ def compile_command(
 ) -> None:
     """Compile a model: check it, build its dataflow graph, place it on devices, write a manifest."""
     from ampc import artefact
+    from ampc.cli import steps
+    from ampc.manifest import write_atomic
 
     enough = {Emit.ast: "parse", Emit.ir: "passes"}.get(emit, "place") if emit is not None else "place"
     wanted = stop_after.value if stop_after is not None else enough
@@ -119,12 +122,15 @@ def compile_command(
         print(emitted(done, emit.value, as_json), end="")
         return
     if wanted != "place" or done.manifest is None:
+        if OUTPUT.verbose:
+            note("\n".join(steps.table(done, detail=True)))
         note(f"{done.source.name}: stopped after `{wanted}`, no mistakes")
         return
     folder = artefact.write(done, out, force=force)
-    if kernels:
-        _warm(done)
-    print(_summary_json(done, folder) if as_json else printable(str(folder)) if OUTPUT.quiet else _summary(done, folder))
+    loaded = _warm(done) if kernels else None
+    found = steps.report(done, loaded)
+    write_atomic(folder / steps.FILE, (json.dumps(found, indent=1) + "\n").encode())
+    print(_summary_json(done, folder, found) if as_json else printable(str(folder)) if OUTPUT.quiet else _summary(done, folder, loaded))
 
 
 def compile_model(
@@ -145,7 +151,6 @@ def compile_model(
         return compile_source(
             read_source(model), target=hardware, overrides=overrides, strategy=strategy, statistics=statistics_from(data), disable=disable or (),
             stop_after=stop_after, at=where, parts=parts, copies=copies, columns=columns, replicas=dealt, factors=factors,
-            on_stage=say_stage if OUTPUT.verbose else lambda stage, seconds: None,
         )
 
 
@@ -361,17 +366,14 @@ def _dump(done: Compilation, folder: Path) -> None:
     note(f"{len(done.graphs)} graphs in {folder}")
 
 
-def say_stage(stage: str, seconds: float) -> None:
-    from ampc.compiler import STAGES
+def _summary(done: Compilation, folder: Path, loaded: Loaded | None) -> str:
+    from ampc.cli import steps
 
-    note(f"[{STAGES.index(stage) + 1}/{len(STAGES)}] {stage:7} {seconds:6.2f} s")
-
-
-def _summary(done: Compilation, folder: Path) -> str:
     assert done.manifest is not None
     m = done.manifest
     parameters = sum(x.parameters for x in _layer_costs(done).values())
     lines = [f"compiled {m.name}: {len(m.graph.nodes)} nodes, {len(m.graph.layers)} layers, {parameters:,} parameters"]
+    lines += ["  " + line for line in steps.table(done, loaded, detail=OUTPUT.verbose)]
     lines += ["  " + line for line in placement_table(done).splitlines()]
     if _idle(m):
         lines.append("  help      cores are idle: `--replicas auto` deals instances among copies of the layers, where that is predicted to pay")
@@ -391,14 +393,15 @@ def _idle(m: Manifest) -> bool:
     return idle and all(d.kind == "cpu" for d in m.target.devices) and not any(copy_number(x.name) is not None for x in m.graph.layers)
 
 
-def _warm(done: Compilation) -> None:
-    """Compile the kernels of a run with the program's own settings into the cache, and say how long it took."""
+def _warm(done: Compilation) -> Loaded:
+    """Compile the kernels of a run with the program's own settings into the cache."""
     from ampc.runtime import cache
     from ampc.runtime.program import Program
 
     assert done.manifest is not None
-    seconds = Program(done.manifest).compile_kernels()
-    note(f"kernels compiled in {seconds:.1f} s, kept in {printable(str(cache.folder()))}")
+    loaded = Program(done.manifest).compile_kernels()
+    note(f"kernels ready in {loaded.seconds:.1f} s, kept in {printable(str(cache.folder()))}")
+    return loaded
 
 
 def _memory(folder: Path) -> dict[str, Any]:
@@ -414,7 +417,7 @@ def _memory_line(m: dict[str, Any]) -> str:
     )
 
 
-def _summary_json(done: Compilation, folder: Path) -> str:
+def _summary_json(done: Compilation, folder: Path, found: dict[str, Any]) -> str:
     from ampc.artefact import placement_report
 
     assert done.manifest is not None
@@ -422,7 +425,7 @@ def _summary_json(done: Compilation, folder: Path) -> str:
     return json.dumps({
         "model": m.name, "folder": str(folder), "manifest": str(folder / "manifest.json"), "digest": m.digest(), "nodes": len(m.graph.nodes),
         "layers": len(m.graph.layers), "parameters": sum(x.parameters for x in _layer_costs(done).values()),
-        "placement": placement_report(m.placement, m), "memory": _memory(folder),
+        "placement": placement_report(m.placement, m), "memory": _memory(folder), **found,
     }, indent=1)
 
 
@@ -438,5 +441,5 @@ if TYPE_CHECKING:
 
 __all__ = [
     "compile_model", "emitted", "factors_from", "parse_at", "parse_changes", "parse_sets", "placement_table", "placement_text",
-    "register", "say_stage", "statistics_from", "wrong_options",
+    "register", "statistics_from", "wrong_options",
 ]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ampc.cli import steps
 from ampc.cli.compile import (
     AtOption, DisableOption, Precision, PrecisionOption, ProfileOption, ReplicasOption, SetOption, SplitOption, StrategyOption, TargetOption,
-    compile_model, factors_from, parse_at, parse_changes, placement_text, say_stage, statistics_from, wrong_options,
+    compile_model, factors_from, parse_at, parse_changes, placement_text, statistics_from, wrong_options,
 )  # fmt: skip
-from ampc.cli.errors import OUTPUT
+from ampc.cli.errors import OUTPUT, note
 from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _placing(
         manifest = None
         hardware = this_machine() if target is None else load_target(target)
         done = compile_model(program, sets=sets, disable=disable, stop_after="passes")
+        if OUTPUT.verbose:
+            note("\n".join(steps.table(done, detail=True)))
     where = parse_at(at or [])
     assert done.graph is not None
     seen = manifest.statistics if manifest is not None and data is None else statistics_from(data)(done.graph)
@@ -118,7 +121,7 @@ def _placing(
                 precision=None if precision is None else precision.value,
             )  # fmt: skip
         if OUTPUT.verbose:
-            say_stage("place", time.perf_counter() - began)
+            note(steps.line("place", time.perf_counter() - began))
         return found
 
     return placed

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ampc.codegen.forward_layers import fold_cell, part_start
 from ampc.codegen.loops import Buffer
+from ampc.codegen.own import LAYER, own
 from ampc.ir.nodes import PPT, Concat
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def linear(f: Backward, node: PPT, g: Buffer) -> None:
     gw, gb = f.parameter(node.layer, "w", True), f.parameter(node.layer, "b", True)
     shape = f"{rows}, {x.cols}, {g.cols}"
     if f.shared.uses[node.layer] == 1:
-        k = f.shared.layer_number[node.layer]
+        k = own(LAYER, f.shared.layer_number[node.layer])
         f.text.line(f"rate = direct(I, D, w, n, {k}, {rows}, {x.cols * g.cols})")
         f.text.line(f"linear_descend(F, I, {f.gemm_words}, {w}, {gw}, {gb}, {x.name}, {g.name}, {shape}, rate)")
     else:
@@ -75,7 +76,7 @@ def linear_part(f: Backward, node: PPT, g: Buffer) -> None:
 
 def lookup(f: Backward, node: PPT, g: Buffer) -> None:
     ids = f.labels(node, g.space, node.fields, 0)
-    marks = f.text.cell(f"marks{f.shared.layer_number[node.layer]}", "marks", node.layer)
+    marks = f.text.cell(f"marks{own(LAYER, f.shared.layer_number[node.layer])}", "marks", node.layer)
     with f.text.block(f"if {marks} > 0:"):
         f.text.line(f"touch(I, {marks}, {ids}, {f.space(g.space)})")
     f.text.line(f"scatter_add(F, I, {f.parameter(node.layer, 'table', True)}, {ids}, {g.name}, {f.space(g.space)}, {g.cols})")

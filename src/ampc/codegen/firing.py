@@ -12,6 +12,7 @@ from functools import cached_property
 from ampc.codegen.fuse import fuse
 from ampc.codegen.layout import Cells, Key
 from ampc.codegen.loops import Buffer, Load, Loop, Move, Space, Step, Store, Value, renamed
+from ampc.codegen.own import CELL, LAYER, SEGMENT, own
 from ampc.codegen.plan import Plan, Segment, is_direct, layer_names, readers_of
 from ampc.codegen.routes import Join, Place, Routes
 from ampc.codegen.scratch import share
@@ -246,15 +247,15 @@ class Firing:
             self.each(value.space, value.cols, {"x": value}, [(packed, "x", 0)])
         return self.packed[value]
 
-    def render(self, name: str, about: str) -> str:
-        """Return the function's text: its loops fused, its buffers placed."""
+    def render(self) -> str:
+        """Return the function's body: its loops fused, its buffers placed. Its numbers are marks (see `own`)."""
         lines, places = share(fuse(self.text.lines), self.made, 1 + self.direction)
         if places:
             scratch = self.text.head("scratch", "I[SCRATCH0] + w * I[SCRATCH_STRIDE]")
             for k, (place, (cols, space)) in enumerate(places.items()):
                 index = self.shared.cells("buf", self.segment.id, self.direction, k, cols, space)
-                self.text.head(place, f"{scratch} + I[{index}]")
-        return self.text.render(name, about, lines)
+                self.text.head(place, f"{scratch} + I[{own(CELL, index)}]")
+        return self.text.render(lines)
 
     def ints(self, space: Space, name: str = "", extra: int = 0, times: int = 0) -> str:
         """Return a local with the place in I of a block of integers, one a row of `space` (none if it is "#") and `extra` more.
@@ -265,7 +266,7 @@ class Firing:
         k = self.buffers
         self.buffers += 1
         index = self.shared.cells("table" if times else "ints", self.segment.id, self.direction, k, times or extra, space)
-        return self.text.head(name or f"ids{k}", f"{block} + I[{index}]")
+        return self.text.head(name or f"ids{k}", f"{block} + I[{own(CELL, index)}]")
 
     @property
     def gemm_words(self) -> str:
@@ -281,11 +282,11 @@ class Firing:
         """Return a local with the place in F of a parameter or of its gradient's accumulator; "-1" if the layer has none of that name."""
         if not any(p.name == name for p in self.graph.layer[layer].params):
             return "-1"
-        k = self.shared.layer_number[layer]
+        k = own(LAYER, self.shared.layer_number[layer])
         if gradient or not self.direction:
             return self.text.cell(f"{'grad' if gradient else 'param'}{k}_{name}", "grad" if gradient else "par", layer, name)
         # Backward may have to use the parameters of its forward.
-        start = self.text.head(f"weights{k}", f"weights_at(I, w, {k}, {self.segment.id}, {self.version_word(layer)})")
+        start = self.text.head(f"weights{k}", f"weights_at(I, w, {k}, {own(SEGMENT, self.segment.id)}, {self.version_word(layer)})")
         offset = 0
         for p in self.graph.layer[layer].params:
             if p.name == name:

@@ -15,6 +15,7 @@ from ampc.codegen import forward_layers as layers
 from ampc.codegen import forward_rows as rows
 from ampc.codegen.firing import Firing
 from ampc.codegen.loops import Buffer
+from ampc.codegen.own import NODE, own
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, Group, Loss, Metric, Output, Split
 from ampc.ir.ops import OPS
 from ampc.ir.scope import chain
@@ -57,7 +58,7 @@ def constants(f: Firing, node: NPT | PPT, text: str) -> str:
         kind, name = match[1], match[2]
         value = node.attrs[name] if kind == "a" else op.constants[name]
         assert isinstance(value, int | float)
-        return f.text.head(f"k{node.id}_{name}", f"np.float32({float(value)!r})")
+        return f.text.head(f"k{own(NODE, node.id)}_{name}", f"np.float32({float(value)!r})")
 
     return re.sub(r"\b([ac])_(\w+)", local, text)
 
@@ -178,7 +179,7 @@ def drop(f: Firing, node: NPT, target: Buffer, x: Buffer, more: int) -> None:
     """Write the dropout of x, or of a gradient: the mask follows from seed, epoch, instance, node and state (`ir.draw.keep_mask`)."""
     f.space(x.space)
     with f.tokens() as state:
-        f.text.line("key = fold(fold(fold(unsigned(0), I[SEED]), inst + (I[EPOCH] << 40)), " + f"{node.id})")
+        f.text.line("key = fold(fold(fold(unsigned(0), I[SEED]), inst + (I[EPOCH] << 40)), " + f"{own(NODE, node.id)})")
         for r in chain(f.graph, f.segment.region):
             f.text.line(f"key = fold(key, {state.coords[r.id]})")
         place = f"{f.first(x.space)} * {x.cols}"
@@ -208,7 +209,7 @@ def _truth(f: Firing, node: NPT) -> Buffer:
     y = f.buffer(1, xs[0].space)
     text = {**COMPARE, **THRESHOLD, **LOGIC}[node.op]
     if node.op in THRESHOLD:
-        text = text.replace("limit", f.text.head(f"k{node.id}_threshold", f"np.float32({float(node.attrs['threshold'])!r})"))  # type: ignore[arg-type]
+        text = text.replace("limit", f.text.head(f"k{own(NODE, node.id)}_threshold", f"np.float32({float(node.attrs['threshold'])!r})"))  # type: ignore[arg-type]
     f.each(y.space, 1, {f"x{k}": x for k, x in enumerate(xs)}, [(y, f"F1 if {text} else F0", 0)])
     return y
 

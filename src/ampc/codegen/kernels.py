@@ -1,4 +1,4 @@
-"""The text of a model's kernels: for each segment a forward and a backward function over a batch of tokens, and `fire`, which picks one.
+"""The text of a model's kernels: for each segment a forward and a backward function over a batch of tokens.
 
 Only validated integers, enum values and float literals become code; names from a program never do (they stand in docstrings, escaped).
 """
@@ -14,6 +14,7 @@ from ampc.codegen.backward import Backward
 from ampc.codegen.firing import Firing, Fold, Shared
 from ampc.codegen.forward_rows import group_members
 from ampc.codegen.layout import BIG, Cells, Key
+from ampc.codegen.own import LAYER, QUEUE, SEGMENT, TABLE, literal, own, shared
 from ampc.codegen.plan import Plan, Port, Segment, make_plan
 from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
 from ampc.codegen.states import State
@@ -28,14 +29,26 @@ HEADER = '''"""Kernels of model {name}, written by ampc {version}; for people to
 
 Memory: F float32, I int64, D float64, XF and XI the data, O outputs. A function fires n tokens of one segment at once on worker w.
 """
+{imports}
+'''
 
+IMPORTS = """
 import numpy as np
 
 from ampc.codegen.layout import H as _H
 {imports}
 
 {constants}
-'''
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What fires a queue: a module of one function `kernel`, the same for all functions of its shape, and the numbers that this one has."""
+
+    queue: int
+    text: str
+    numbers: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +59,8 @@ class Program:
     """
 
     text: str
+    """All functions, for people to read."""
+    functions: tuple[Function, ...]
     plan: Plan
     cells: dict[Key, int]
     storages: dict[Key, Type]
@@ -59,21 +74,30 @@ def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", fold
     the text names the same kernels, and they are others.
     """
     plan = make_plan(graph, device_of)
-    shared = Shared(plan, Cells(len(plan.segments)), folding=folding)
+    common = Shared(plan, Cells(len(plan.segments)), folding=folding)
     for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
-        _scan(shared, segment)
-    functions = []
+        _scan(common, segment)
+    bodies: dict[int, str] = {}
     for segment in plan.segments:
-        back = _backward(shared, segment)
-        functions.append((segment, _forward(shared, segment), back))
-    parts = []
-    for segment, fwd, bwd in functions:
-        parts += [f"\n@firing\n{fwd}", f"\n@firing\n{bwd}"] if segment.id else [f"\n@firing\n{fwd}"]
-    parts.append(_dispatch(plan))
-    body = "\n".join(parts)
-    header = HEADER.format(name=_quoted(graph.name), version=version, constants=_constants(), imports=_imports(body, half))
-    storages = {key: _storage_type(plan.graph, key) for key in shared.cells.storages}
-    return Program(header + body, plan, dict(shared.cells.index), storages, tuple(shared.folds.values()))
+        if segment.id:
+            bodies[2 * segment.id + 1] = _backward(common, segment)  # first: it says what forward has to keep
+        bodies[2 * segment.id] = _forward(common, segment)
+    parts, functions = [], []
+    for queue, body in sorted(bodies.items()):
+        segment, direction = plan.segments[queue // 2], "Backward" if queue & 1 else "Forward"
+        name = f"{'bwd' if queue & 1 else 'fwd'}_{segment.id}"
+        parts.append(f'\n\ndef {name}({ARGUMENTS}):\n    """{_about(segment, direction)}"""\n{literal(body)}')
+        functions.append(_function(queue, body, half))
+    text = "".join(parts)
+    header = HEADER.format(name=_quoted(graph.name), version=version, imports=_imports(text, half))
+    storages = {key: _storage_type(plan.graph, key) for key in common.cells.storages}
+    return Program(header + text, tuple(functions), plan, dict(common.cells.index), storages, tuple(common.folds.values()))
+
+
+def _function(queue: int, body: str, half: bool) -> Function:
+    """Return a function's body as a module of its own."""
+    text, numbers = shared(f"def kernel({ARGUMENTS}, {TABLE}):\n", body)
+    return Function(queue, f"{_imports(text, half)}\n\n{text}", numbers)
 
 
 NATIVE = "F0 F1 F2 FH at copy cos erf exp load log put save sigmoid sin softplus sqrt tanh unsigned".split()
@@ -103,8 +127,8 @@ PRODUCTS = "linear linear_descend linear_dw linear_dx linear_part".split()
 def _imports(body: str, half: bool) -> str:
     """Import lines for just what the text uses."""
     used = set(re.findall(r"[A-Za-z_]\w*", body))
-    native = ["dispatch", "firing", *(n for n in NATIVE if n in used), *(f"{v} as {k}" for k, v in RENAMED.items() if k in used)]
-    lines = [f"from ampc.runtime.native import {', '.join(native)}"]
+    native = [*(n for n in NATIVE if n in used), *(f"{v} as {k}" for k, v in RENAMED.items() if k in used)]
+    lines = [f"from ampc.runtime.native import {', '.join(native)}"] if native else []
     for module, names in KERNELS.items():
         found = [n for n in names if n in used and not (half and n in PRODUCTS)]
         if found:
@@ -112,7 +136,7 @@ def _imports(body: str, half: bool) -> str:
     twins = [f"{n}_half as {n}" for n in PRODUCTS if half and n in used]
     if twins:
         lines.append(f"from ampc.runtime.half import {', '.join(twins)}")
-    return "\n".join(lines)
+    return IMPORTS.format(imports="\n".join(lines), constants=_constants())
 
 
 def _constants() -> str:
@@ -176,7 +200,7 @@ def _forward(shared: Shared, segment: Segment) -> str:
     _keep(f)
     _count_layers(f)
     _send(f)
-    return f.render(f"fwd_{segment.id}", _about(segment, "Forward"))
+    return f.render()
 
 
 def _keep(f: Firing) -> None:
@@ -194,8 +218,8 @@ def _keep(f: Firing) -> None:
 
 def _count_layers(f: Firing) -> None:
     for name in f.segment.layers:
-        k = f.shared.layer_number[name]
-        f.text.line(f"note_versions(I, w, n, {k}, {f.segment.id}, {f.version_word(name)})")
+        k = own(LAYER, f.shared.layer_number[name])
+        f.text.line(f"note_versions(I, w, n, {k}, {own(SEGMENT, f.segment.id)}, {f.version_word(name)})")
         f.text.line(f"count_forward(I, D, w, n, {k})")
 
 
@@ -211,7 +235,7 @@ def _send(f: Firing) -> None:
                 _emit(f, (node.id, port), trees, "", entered.get((node.id, port), -1))
         f.text.line(f"put(I, {f.states.counters(segment)} + 1, k)")
         with f.text.block("if k == 0:"):
-            f.text.line(f"ready(I, w, {2 * segment.id + 1}, slot, idx)")
+            f.text.line(f"ready(I, w, {own(QUEUE, 2 * segment.id + 1)}, slot, idx)")
 
 
 def _useful(f: Firing, tree: Tree) -> bool:
@@ -295,7 +319,7 @@ def _emit_leaf(f: Firing, port: Port, state: State) -> None:
             state, amount = f.routes.group_state(node, state), "1"
         else:
             amount = f"{BIG} - {f.members(node, state)}"
-    f.text.line(f"send(I, w, {2 * target.id}, slot, {f.states.linear(state)}, {amount})")
+    f.text.line(f"send(I, w, {own(QUEUE, 2 * target.id)}, slot, {f.states.linear(state)}, {amount})")
     f.text.line("k += 1")
 
 
@@ -303,8 +327,6 @@ def _emit_leaf(f: Firing, port: Port, state: State) -> None:
 
 
 def _backward(shared: Shared, segment: Segment) -> str:
-    if segment.id == 0:
-        return ""
     f = Backward(shared, segment)
     f.text.line("if I[TRAIN] == 1:")
     f.text.depth += 1
@@ -320,7 +342,7 @@ def _backward(shared: Shared, segment: Segment) -> str:
         f.text.line("pass")
     f.text.depth -= 1
     _answer(f)
-    return f.render(f"bwd_{segment.id}", _about(segment, "Backward"))
+    return f.render()
 
 
 def _collect(f: Backward, ref: Ref) -> None:
@@ -408,8 +430,8 @@ def _give(f: Backward) -> None:
 
 def _settle(f: Backward) -> None:
     for name in f.segment.layers:
-        k = f.shared.layer_number[name]
-        f.text.line(f"settle(F, I, D, w, n, {k}, {f.segment.id}, {f.version_word(name)})")
+        k = own(LAYER, f.shared.layer_number[name])
+        f.text.line(f"settle(F, I, D, w, n, {k}, {own(SEGMENT, f.segment.id)}, {f.version_word(name)})")
 
 
 def _answer(f: Backward) -> None:
@@ -417,7 +439,7 @@ def _answer(f: Backward) -> None:
     with f.tokens() as state:
 
         def reply(segment: int, there: State) -> None:
-            f.text.line(f"send(I, w, {2 * segment + 1}, slot, {f.states.linear(there)}, 1)")
+            f.text.line(f"send(I, w, {own(QUEUE, 2 * segment + 1)}, slot, {f.states.linear(there)}, 1)")
 
         for node_id, port in f.segment.triggers:
             node = f.graph.by_id[node_id]
@@ -429,17 +451,3 @@ def _answer(f: Backward) -> None:
                     f.routes.answer(node.inputs[0], member, reply)
             else:
                 f.routes.answer(node.inputs[port], state, reply)
-
-
-def _dispatch(plan: Plan) -> str:
-    about = '    """Fire n tokens of queue q: forward of segment q // 2 if q is even, else backward."""'
-    lines = ["", "@dispatch", f"def fire({ARGUMENTS.replace(', n', ', q, n')}):", about]
-    for segment in plan.segments:
-        for direction in (0, 1):
-            if segment.id == 0 and direction:
-                continue
-            q = 2 * segment.id + direction
-            name = f"{'bwd' if direction else 'fwd'}_{segment.id}"
-            lines.append(f"    {'if' if q == 0 else 'elif'} q == {q}:")
-            lines.append(f"        {name}({ARGUMENTS})")
-    return "\n".join(lines) + "\n"

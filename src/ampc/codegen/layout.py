@@ -104,6 +104,8 @@ class H(IntEnum):
     LOG0 = auto()
     """I: worker w writes what it does from LOG0 + w * LOG_STRIDE on, see `E`; 0: nothing is written down."""
     LOG_STRIDE = auto()
+    KERNEL0 = auto()
+    """I: for each queue the address of the function that fires it, and where its numbers are, see `own`."""
     TIMES0 = auto()
     """I: while a log is written, when the instance of each place in the order was admitted; TOTAL words on, when it retired."""
     COPIES = auto()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ampc.codegen.firing import Firing
 from ampc.codegen.loops import Buffer
+from ampc.codegen.own import SEGMENT, SUM, own
 from ampc.codegen.states import State
 from ampc.ir.nodes import Coord, Loss, Metric, Output, Region
 from ampc.ir.scope import chain
@@ -43,12 +44,12 @@ def measure(f: Firing, node: Loss | Metric) -> None:
         f.text.line(f"D[{sums}] += {float(node.weight)!r} * total")
         with f.text.block("if total - total != 0.0:"):
             table = f.table(x.space) if x.space else "-1"
-            f.text.line(f"blame(F, I, w, n, {x.name}, {table}, {x.cols}, {f.segment.id})")
+            f.text.line(f"blame(F, I, w, n, {x.name}, {table}, {x.cols}, {own(SEGMENT, f.segment.id)})")
         return
     k = 1 + 2 * [m.id for m in f.graph.nodes if isinstance(m, Metric)].index(node.id)
     known = f"known_labels(I, {target}, {f.space(x.space)})" if node.op in LABELLED else f"known_values(F, {target}, {f.space(x.space)} * {x.cols})"
-    f.text.line(f"D[{sums} + {k}] += total")
-    f.text.line(f"D[{sums} + {k + 1}] += {known}")
+    f.text.line(f"D[{sums} + {own(SUM, k)}] += total")
+    f.text.line(f"D[{sums} + {own(SUM, k + 1)}] += {known}")
 
 
 def output(f: Firing, node: Output) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from ampc.codegen.layout import SLOT, A, Z
+from ampc.codegen.own import AXIS, FIELD, PART, REGION, own
 from ampc.codegen.plan import Segment
 from ampc.codegen.text import Line, Text
 from ampc.ir.graph import FieldDecl, Graph
@@ -42,7 +43,7 @@ class States:
     def __init__(self, graph: Graph, text: Text) -> None:
         self.graph = graph
         self.text = text
-        self.axis_number = {a.name: k for k, a in enumerate(graph.axes)}
+        self.axis_number = {a.name: own(AXIS, k) for k, a in enumerate(graph.axes)}
         self.axis_parent = {a.name: a.parent for a in graph.axes}
         self._prelude: dict[str, str] = {}
         self.prelude: list[Line] = []
@@ -69,14 +70,15 @@ class States:
         coords: dict[int, str] = {}
         rest = "idx"
         for r in reversed(regions):
-            name = f"c{r.id}"
+            name = f"c{own(REGION, r.id)}"
             if r is regions[0]:
                 self._prelude[name] = rest
             else:
                 stride = self.stride(r)
                 self._prelude[name] = f"{rest} % {stride}"
-                self._prelude[f"q{r.id}"] = f"{rest} // {stride}"
-                rest = f"q{r.id}"
+                quotient = f"q{own(REGION, r.id)}"
+                self._prelude[quotient] = f"{rest} // {stride}"
+                rest = quotient
             coords[r.id] = name
         return State(region, {r.id: coords[r.id] for r in regions})
 
@@ -84,8 +86,9 @@ class States:
         """A local with word `number` of the layout of the token's instance."""
         slots = self.text.head("slots", "I[SLOT0]")
         self._prelude.setdefault("lay", f"at(I, {slots} + slot * {SLOT} + {Z.LAYOUT.value})")
-        self._prelude.setdefault(f"part{number}", f"at(I, lay + {number})")
-        return f"part{number}"
+        word = own(PART, number)
+        self._prelude.setdefault(f"part{word}", f"at(I, lay + {word})")
+        return f"part{word}"
 
     def counters(self, segment: Segment) -> str:
         """Where the counters of the token's state in `segment` are in I."""
@@ -201,7 +204,7 @@ class States:
     def field(self, name: str) -> str:
         """A local with the place of field `name` in XI or XF. The name itself never becomes code."""
         number = next((k for k, f in enumerate(self.graph.fields) if f.name == name), len(self.graph.fields))
-        return self.text.cell(f"field{number}", "field", name)
+        return self.text.cell(f"field{own(FIELD, number)}", "field", name)
 
     def flat(self, ref: FieldRef, state: State) -> str:
         """The flat position of the (first) value that `ref` names at `state`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 
 from ampc.diagnostics import did_you_mean, error, printable
@@ -45,10 +46,14 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def run_passes(graph: Graph, disable: Sequence[str] = (), on_pass: Callable[[str, Graph], None] = lambda name, graph: None) -> Graph:
+OnPass = Callable[[str, Graph, float], None]
+
+
+def run_passes(graph: Graph, disable: Sequence[str] = (), on_pass: OnPass = lambda name, graph, seconds: None) -> Graph:
     """Return the graph after all passes but those in `disable` (`drop-dead` or `drop_dead`); each result is verified.
 
-    on_pass: called with the name of each pass that ran and the graph it made. Raises AMP401 for an unknown name.
+    on_pass: called with the name of each pass that ran, the graph it made and the seconds that it took, verification too.
+    Raises AMP401 for an unknown name.
     """
     known = [p.name for p in PIPELINE]
     left_out = {name.replace("_", "-") for name in disable}
@@ -60,11 +65,12 @@ def run_passes(graph: Graph, disable: Sequence[str] = (), on_pass: Callable[[str
     for p in PIPELINE:
         if p.name in left_out:
             continue
+        began = time.perf_counter()
         made = p.run(graph)
         if made is not graph:
             verify(made)
         graph = made
-        on_pass(p.name, graph)
+        on_pass(p.name, graph, time.perf_counter() - began)
     return graph
 
 

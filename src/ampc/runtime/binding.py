@@ -17,7 +17,7 @@ from ampc.codegen.arena import DYNAMIC, parts, static_count, width
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import (
-    FIRST_CELL, FLOATS, FOLD, HYPER, INDEX_BITS, LAYER, LINE_BYTES, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, WORDS, G, H, L, M, Q, R, S, T,
+    FIRST_CELL, FLOATS, FOLD, HYPER, INDEX_BITS, LAYER, LINE_BYTES, POOL, SEG, SLOT, SLOT_BITS, STALENESS_BINS, WORDS, G, H, Key, L, M, Q, R, S, T,
 )  # fmt: skip
 from ampc.codegen.plan import layer_names
 from ampc.data.dataset import Dataset
@@ -76,7 +76,7 @@ class Binding:
 
     def __init__(
         self, program: Program, data: Dataset, options: EngineOptions, owner_of: dict[int, int], layers: dict[str, LayerMemory],
-        folds: list[tuple[Fold, int]], persistent: int,
+        folds: list[tuple[Fold, int]], persistent: int, addresses: dict[int, int],
     ) -> None:
         self.program = program
         self.plan = program.plan
@@ -86,6 +86,7 @@ class Binding:
         self.owner_of = owner_of
         self.layers = layers
         self.folds = folds
+        self.addresses = addresses
         self.extents = Extents(self.graph, data)
         self.cells: dict[int, int] = {}
         self.workers = options.workers
@@ -205,10 +206,11 @@ class Binding:
         ints: list[Ints] = []
         floats: list[npt.NDArray[np.float32]] = []
         sizes = {"i": 0, "f": 0}
-        self._parts: list[tuple[str, int, int]] = []
+        self.parts: list[tuple[Key, str, int]] = []
+        """What lies in XI ("i") and XF ("f"), from which place on, in the order of `_arrays`."""
         for key, array in self._arrays():
             kind = array.dtype.kind
-            self._parts.append((kind, sizes[kind], array.size))
+            self.parts.append((key, kind, sizes[kind]))
             self._cell(key, sizes[kind])
             (ints if kind == "i" else floats).append(array.reshape(-1))
             sizes[kind] += array.size
@@ -222,20 +224,6 @@ class Binding:
                 self._cell(key, max(1, self.extents.most_states(int(key[1]))))
         empty_i, empty_f = np.zeros(8, np.int64), np.zeros(8, np.float32)
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
-
-    def refill(self, data: Dataset) -> bool:
-        """Put one instance in the place of the one that this binding was made for; return False, and do nothing, if it is longer in any axis.
-
-        It keeps the room of the longer one, so every place stays. For a forward only: what an instance weighs for a layer is not made anew.
-        """
-        assert data.n == 1 == self.data.n
-        longest, most = self.extents.longest, self.extents.most
-        if any(int(data.axes[a][1]) > n for a, n in longest.items()) or any(int(np.diff(data.inner[a]).max(initial=0)) > n for a, n in most.items()):
-            return False
-        self.data = self.extents.data = data
-        for (kind, start, _), (_, array) in zip(self._parts, self._arrays(), strict=True):
-            (self.XI if kind == "i" else self.XF)[start : start + array.size] = array.reshape(-1)
-        return True
 
     def clear_pools(self) -> None:
         """Nothing is in flight: the pools are empty, no copy has anything to do."""
@@ -309,6 +297,8 @@ class Binding:
         layouts = table.room(self.layouts.size)
         counters = table.room(self.counts * WORDS)
         head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
+        head[H.KERNEL0] = table.room(2 * queues)
+        numbers_of = [(f, table.room(len(f.numbers))) for f in self.program.functions]
         lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
@@ -332,6 +322,9 @@ class Binding:
             I[word] = value
         for index, value in self.cells.items():
             I[index] = value
+        for f, start in numbers_of:
+            I[head[H.KERNEL0] + 2 * f.queue : head[H.KERNEL0] + 2 * f.queue + 2] = self.addresses[f.queue], start
+            I[start : start + len(f.numbers)] = f.numbers
         for pool, lines, start in ((H.VALUES0, self.values, self.arena0), (H.COUNTS0, self.counts, counters)):
             I[head[pool] + M.LINES], I[head[pool] + M.START] = lines, start
         I[layouts : layouts + self.layouts.size] = self.layouts.reshape(-1)
@@ -488,18 +481,18 @@ class Binding:
         most = self.extents.longest[kind.rows] if kind.rows else 1
         return self.data.n * max(1, self.extents.most_states(region.id)) * most
 
-    def output_slice(self, node: Output, instance: int) -> slice:
-        """Rows of an Output's array that belong to an instance."""
+    def output_spans(self, node: Output, instances: Ints) -> tuple[Ints, Ints]:
+        """Return the first row of an Output's array that belongs to each instance, and the one after its last."""
         kind = self.graph.type_of(node.inputs[0])
         region = self.graph.regions[node.region]
         axis = kind.rows if not region.id else region.axis if not region.parent and not kind.rows else ""
         if axis:
-            return slice(int(self.data.axes[axis][instance]), int(self.data.axes[axis][instance + 1]))
+            return self.data.axes[axis][instances], self.data.axes[axis][instances + 1]
         if not region.id:
-            return slice(instance, instance + 1)
+            return instances, instances + 1
         most = self.extents.longest[kind.rows] if kind.rows else 1
         room = max(1, self.extents.most_states(region.id)) * most
-        return slice(instance * room, instance * room + int(self.extents.states(region.id)[instance]) * most)
+        return instances * room, instances * room + self.extents.states(region.id)[instances] * most
 
 
 def zeros(size: int, dtype: Any) -> npt.NDArray[Any]:

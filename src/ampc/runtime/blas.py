@@ -69,8 +69,12 @@ def _refused() -> bool:
 
 def choose() -> tuple[str, int]:
     """Return (name, address of its Fortran sgemm)."""
-    address = _address("sgemm_")
-    return ("mkl", address) if address else ("scipy-openblas", _openblas_address())
+    return provider(), _address("sgemm_") or _openblas_address()
+
+
+def provider() -> str:
+    """Return the name of the BLAS that multiplies matrices."""
+    return "mkl" if _address("sgemm_") else "scipy-openblas"
 
 
 # ------------------------------------------------------------------------------------------ products of bf16

@@ -1,7 +1,8 @@
 """Where compiled code is kept: a private folder, one inside it for each state of the sources that compiled code was made from.
 
 numba's cache files are pickles, and they know only the file of a function, not the files of what it calls. So the folder's name is a hash
-of all runtime sources, numba's version and the processor; and it is refused if others could write to it.
+of all runtime sources, numba's version, the processor and the BLAS, by which some products are made otherwise; and it is refused if others could
+write to it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ampc.diagnostics import error
+from ampc.runtime import blas
 
 SOURCES = (
-    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/compiled.py", "runtime/native.py", "runtime/rows.py", "runtime/half.py",
-    "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/room.py", "runtime/log.py", "runtime/optimizer.py", "runtime/worker.py",
-    "codegen/layout.py", "simulate/core.py", "simulate/tables.py", "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
+    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/by_address.py", "runtime/compiled.py", "runtime/native.py",
+    "runtime/rows.py", "runtime/half.py", "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/room.py", "runtime/log.py",
+    "runtime/optimizer.py", "runtime/worker.py", "runtime/single.py", "codegen/layout.py", "simulate/core.py", "simulate/tables.py",
+    "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
 )  # fmt: skip
 
 
@@ -63,7 +66,7 @@ def folder() -> Path:
     seal = hashlib.sha256()
     for name in SOURCES:
         seal.update((package / name).read_bytes())
-    seal.update(f"{version('numba')} {platform.machine()} {_processor()} {platform.python_version()}".encode())
+    seal.update(f"{version('numba')} {platform.machine()} {_processor()} {platform.python_version()} {blas.provider()}".encode())
     path = root()
     try:
         _prepare(path)
@@ -86,11 +89,22 @@ def _processor() -> str:
 
 
 @contextlib.contextmanager
-def locked(what: str) -> Iterator[None]:
-    """Hold `what` in the cache while compiling it, so that processes that start at once compile it once and never read half a file."""
-    with open(folder() / f"{what}.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def locked(what: str, wait: bool = True) -> Iterator[bool]:
+    """Hold `what` in the cache while compiling it, so that processes that start at once compile it once and never read half a file.
+
+    Yields whether it is held. Without `wait` it is not where another process holds it; nor is it where no file can be made, and work goes on.
+    """
+    try:
+        place = folder() / "locks"
+        place.mkdir(mode=0o700, exist_ok=True)
+        file = open(place / hashlib.sha256(what.encode()).hexdigest()[:32], "w")  # noqa: SIM115  # closed below
+    except OSError:
+        yield wait
+        return
+    with file:
         try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield wait
+            return
+        yield True  # closing the file gives it back, as the end of a process does

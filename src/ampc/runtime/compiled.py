@@ -12,12 +12,13 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ampc.runtime import blas, lanes, tiles
-from ampc.runtime.settings import ENTRY, F0, F1, FH, KERNEL
+from ampc.runtime.by_address import kernel
+from ampc.runtime.settings import F0, F1, FH, helper
 
 # Fused loops touch more than the default number of pointers for which LLVM inserts overlap checks; without the checks it would not vectorise.
 llvm.initialize_native_asmparser()
@@ -234,81 +235,6 @@ def _bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
-class Kernel:
-    """A function that is compiled once, kept, and called by its address: callers are neither inlined into nor compiled again with it."""
-
-    def __init__(self, function: Any, symbol: Any) -> None:
-        self.function, self.symbol = function, symbol
-        self.dispatcher: Any = None
-
-KERNELS: dict[str, Kernel] = {}
-_POINTERS = {"F": types.float32, "XF": types.float32, "O": types.float32, "I": types.int64, "XI": types.int64, "G": types.int64, "D": types.float64}
-
-def kernel(floats: str = "", doubles: str = "", unsigned: str = "", returns: Any = types.void) -> Any:
-    """Make a function one that others call by address. Its types follow from names: memory, `floats`, `doubles`, `unsigned`, else int64."""
-    given = ((floats, types.float32), (doubles, types.float64), (unsigned, types.uint64))
-    special = {name: kind for names, kind in given for name in names.split()}
-
-    def wrap(function: Any) -> Any:
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        arguments = [types.CPointer(_POINTERS[n]) if n in _POINTERS else special.get(n, types.int64) for n in names]
-        symbol = types.ExternalFunction(f"ampc_{function.__name__}", returns(*arguments))
-        KERNELS[function.__name__] = Kernel(function, symbol)
-        return symbol
-
-    return wrap
-
-def ensure(names: Any) -> None:
-    """Compile (or load from the cache) the kernels `names` and those that they call, and tell LLVM their addresses."""
-    for name in names:
-        entry = KERNELS.get(name)
-        if entry is None or entry.dispatcher is not None:
-            continue
-        entry.dispatcher = ()  # a kernel may call itself
-        ensure(entry.function.__code__.co_names)
-        entry.dispatcher = _publish(entry.function, entry.symbol)
-
-def _publish(function: Any, symbol: Any) -> Any:
-    """Compile a function and tell LLVM its address under the symbol's name; return what keeps the code alive."""
-    dispatcher = njit(symbol.sig, **{**ENTRY, "no_cpython_wrapper": True})(function)
-    compiled = dispatcher.overloads[tuple(symbol.sig.args)]
-    llvm.add_symbol(symbol.symbol, compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
-    return dispatcher
-
-_f, _i, _d = types.CPointer(types.float32), types.CPointer(types.int64), types.CPointer(types.float64)
-FIRING = types.void(_f, _i, _d, _f, _i, _f, types.int64, types.int64)
-FIRE = types.void(*FIRING.args, types.int64)
-_alive: list[Any] = []
-
-def firing(function: Any) -> Any:
-    """Make a generated function of a segment one that `fire` calls by address."""
-    symbol = types.ExternalFunction(f"{function.__module__}_{function.__name__}", FIRING)
-    _alive.append(_publish(function, symbol))
-    return symbol
-
-class Fire(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
-    """A compiled `fire` with its address: numba would look the address of a dispatcher up in every call that it is passed to."""
-
-    _numba_type_ = types.FunctionType(FIRE)
-
-    def __init__(self, dispatcher: Any) -> None:
-        self.dispatcher = dispatcher
-        compiled = dispatcher.overloads[tuple(FIRE.args)]
-        self.address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
-
-    def __wrapper_address__(self) -> Any:
-        return self.address
-
-    def signature(self) -> Any:
-        return FIRE
-
-    def __call__(self, *arguments: Any) -> None:
-        self.dispatcher(*arguments)
-
-def dispatch(function: Any) -> Any:
-    """Compile a generated `fire`."""
-    return Fire(njit(FIRE, **ENTRY)(function))
-
 def _as_half(builder: Any, values: Any) -> Any:
     """Vector of float32 -> vector of bf16 as 16-bit words: to the nearest, ties to even; a NaN stays one, what is below the normal numbers is 0."""
     count = values.type.count
@@ -372,7 +298,10 @@ FEW_ROWS = 64
 SMALL = 80_000
 """Numbers of a matrix that stays in a core's cache whatever else is done."""
 
-@njit(**KERNEL)
+narrow = kernel(floats="alpha beta", returns=types.int64)(lanes.narrow)
+product_by_tiles = kernel(floats="alpha")(tiles.product_by_tiles)
+
+@helper
 def by_tiles(ta, tb, m, n, k):  # type: ignore[no-untyped-def]
     """Whether a product had better be made by tiles than by the BLAS; the bounds are measured."""
     if not OWN or tb == 1 or n < lanes.LANES:
@@ -385,11 +314,11 @@ def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # t
 
     op(A): [m, k]; op(B): [k, n]; C: [m, n]; beta is 0 or 1. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
     """
-    if lanes.MASKED and lanes.narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+    if lanes.MASKED and narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         return
     if by_tiles(ta, tb, m, n, k):
         more = 0 if beta == F0 else 1
-        tiles.product_by_tiles(F, m, n, k, alpha, a, 1 if ta else lda, lda if ta else 1, b, ldb, more, c, ldc)
+        product_by_tiles(F, m, n, k, alpha, a, 1 if ta else lda, lda if ta else 1, b, ldb, more, c, ldc)
         return
     # Fortran sees the transposes, so that the row-major product is its C' = B' A'. Its integers are 32 bits: two to a word.
     put(G, args, np.int64(84 if tb else 78) | (np.int64(84 if ta else 78) << 32))
@@ -412,7 +341,7 @@ def _offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
-@njit(**KERNEL)
+@helper
 def exp(x):  # type: ignore[no-untyped-def]
     """e**x in float32 within 2 ulp (Cephes' polynomial), written so that LLVM can vectorise it; saturates at 2.4e38."""
     v = min(max(x, np.float32(-87.33)), np.float32(88.37))
@@ -429,25 +358,25 @@ def exp(x):  # type: ignore[no-untyped-def]
     # Below the smallest normal number the result is 0: denormals would slow down all that is made of it. min and max drop a NaN.
     return y if x >= np.float32(-87.33) else (F0 if x == x else x)
 
-@njit(**KERNEL)
+@helper
 def times(a, b):  # type: ignore[no-untyped-def]
     """a * b modulo 2**64."""
     return np.uint64(a) * np.uint64(b)
 
-@njit(**KERNEL)
+@helper
 def signed(a):  # type: ignore[no-untyped-def]
     return np.int64(a)
 
-@njit(**KERNEL)
+@helper
 def unsigned(a):  # type: ignore[no-untyped-def]
     return np.uint64(a)
 
-@njit(**KERNEL)
+@helper
 def plus(a, b):  # type: ignore[no-untyped-def]
     """a + b modulo 2**64."""
     return np.uint64(a) + np.uint64(b)
 
-@njit(**KERNEL)
+@helper
 def pause(turns):  # type: ignore[no-untyped-def]
     """Back off after `turns` idle turns: spin, then yield, then sleep."""
     if turns > 2000:
@@ -455,18 +384,18 @@ def pause(turns):  # type: ignore[no-untyped-def]
     elif turns > 100:
         _sched_yield()
 
-@njit(**KERNEL)
+@helper
 def now(I, scratch):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock, that of `time.monotonic_ns`; `I[scratch:scratch + 2]` is the caller's."""
     _clock_gettime(_MONOTONIC, address(I, scratch))
     return at(I, scratch) * 1_000_000_000 + at(I, scratch + 1)
 
-@njit(**KERNEL)
+@helper
 def add_to(F, y, x, count):  # type: ignore[no-untyped-def]
     """F[y : y + count] += F[x : x + count]"""
     lanes.add_few(F, y, x, count)
 
-@njit(**KERNEL)
+@helper
 def add_rows_to(F, y, x, m, c):  # type: ignore[no-untyped-def]
     """F[y : y + c] += the sum of the m rows of c from x on"""
     if lanes.MASKED and c <= FEW:
@@ -475,7 +404,7 @@ def add_rows_to(F, y, x, m, c):  # type: ignore[no-untyped-def]
         for r in range(m):
             lanes.add_few(F, y, x + r * c, c)
 
-@njit(**KERNEL)
+@helper
 def set_to(F, x, count, value):  # type: ignore[no-untyped-def]
     """F[x : x + count] = value"""
     if lanes.MASKED:

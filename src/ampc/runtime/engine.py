@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ampc.codegen.firing import Fold
-from ampc.codegen.kernels import generate
+from ampc.codegen.kernels import Program, generate
 from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
-from ampc.codegen.plan import Segment
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.copies import names_of
@@ -64,13 +63,12 @@ class Engine:
         started = time.perf_counter()
         blas.require(options.precision)
         blas.one_thread_per_call()
-        device_of = {node: device % options.workers for node, device in placement.device_of.items()}
-        self.program = generate(graph, device_of, folding=options.staleness == "plain", half=options.precision == "bf16")
-        self._fire = kernels.load(self.program.text)
+        self.program = generated_for(graph, placement, options)
+        self.kernels = kernels.load(self.program.functions)
         self.compile_seconds = time.perf_counter() - started
         self.plan = self.program.plan
         self.blas = native.PROVIDER
-        self._owner_of = {s.id: _owner(s, device_of) for s in self.plan.segments}
+        self._owner_of = {s.id: placement.device_of.get(s.nodes[0].id, 0) % options.workers for s in self.plan.segments}
         self._layers = self._lay_out()
         self._persistent = max((m.moment2 + _room(m.size) for m in self._layers.values()), default=16)
         if options.precision == "bf16":
@@ -187,7 +185,7 @@ class Engine:
                 self._binding = known
                 return
         del self._bindings[:-1]  # keep one beside the new one: training and validation take turns
-        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent)
+        binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent, self.kernels.addresses)
         if binding.floats > self._F.size:
             grown = zeros(binding.floats, np.float32)
             grown[: self._persistent] = self._F[: self._persistent]
@@ -267,7 +265,7 @@ class Engine:
             self._drive(binding, O, on_progress, stop, began)
             if train and self.options.mode == "async":
                 with _quiet():
-                    worker.run(self._fire, self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
+                    worker.run(self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
             seconds = self._elapsed(began)
             if recording is not None:
                 self.trace = recording.trace(self.options.driver, self.devices)
@@ -360,7 +358,7 @@ class Engine:
     def _drive(
         self, b: Binding, O: Array, on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, began: float,
     ) -> None:
-        arguments = (self._fire, self._F, b.I, b.D, b.XF, b.XI, O)
+        arguments = (self._F, b.I, b.D, b.XF, b.XI, O)
         watch = Watch(b, on_progress, stop, began)
         alone = self.options.workers == 1 and int(b.I[H.TOTAL]) <= FEW  # they are done before a thread would have started
         if self.options.driver == "step" or alone:
@@ -428,8 +426,7 @@ class Engine:
                 start, rows = places[node.id]
                 cols = self.graph.type_of(node.inputs[0]).cols
                 table = O[start : start + rows * cols].reshape(rows, cols)
-                written = table[:, 0].view(np.uint32) != UNWRITTEN  # unlike turns after a loop's exit, and branches not taken
-                predicted[node.name] = [table[s][written[s]] for s in (b.output_slice(node, int(i)) for i in order)]
+                predicted[node.name] = _by_instance(table, *b.output_spans(node, order))
         return EpochResult(
             instances=done,
             seconds=seconds,
@@ -444,10 +441,26 @@ class Engine:
         )
 
 
+def generated_for(graph: Graph, placement: Placement, options: EngineOptions) -> Program:
+    """Return the functions with which an engine with these options runs a placed graph."""
+    device_of = {node: device % options.workers for node, device in placement.device_of.items()}
+    return generate(graph, device_of, folding=options.staleness == "plain", half=options.precision == "bf16")
+
+
 _HYPERS: dict[int, str] = {
     P.FREQUENCY: "min_update_frequency", P.RATE: "learning_rate", P.MOMENTUM: "momentum", P.BETA1: "beta1", P.BETA2: "beta2", P.EPSILON: "epsilon",
     P.DECAY: "weight_decay", P.L2: "l2", P.CLIP_NORM: "clip_norm", P.CLIP_VALUE: "clip_value",
 }  # fmt: skip
+
+
+def _by_instance(table: Array, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> list[Array]:
+    """Return the written rows of each span of an output's rows: all but those of turns after a loop's exit and of branches not taken."""
+    written = table[:, 0].view(np.uint32) != UNWRITTEN
+    missing = np.concatenate([[0], np.cumsum(~written)])
+    whole = missing[stops] == missing[starts]
+    if whole.all() and (stops - starts == 1).all():
+        return list(table[starts][:, None])
+    return [table[a:b] if all_of else table[a:b][written[a:b]] for a, b, all_of in zip(starts.tolist(), stops.tolist(), whole.tolist(), strict=True)]
 
 
 def _quiet() -> np.errstate:
@@ -457,10 +470,6 @@ def _quiet() -> np.errstate:
 
 def _room(size: int) -> int:
     return (size + 31) // 16 * 16
-
-
-def _owner(segment: Segment, device_of: dict[int, int]) -> int:
-    return device_of.get(segment.nodes[0].id, 0)
 
 
 def _trimmed(histogram: npt.NDArray[np.int64]) -> list[int]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from ampc.runtime.settings import F0, F1, KERNEL
+from ampc.runtime.settings import F0, F1, helper
 
 # mypy sees no types here: the arguments are pointers and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -176,7 +176,6 @@ INNER = 32
 """Longest inner dimension of a product that is computed here; a BLAS is faster above."""
 
 
-@njit(**KERNEL)
 def narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """Compute a product as `compiled.gemm` means it if its result has few columns; return whether it was done."""
     if n > LANES or (beta != F0 and beta != F1):
@@ -199,7 +198,7 @@ def narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     return True
 
 
-@njit(**KERNEL)
+@helper
 def _rows(F, m, n, k, a, lda, B, b, ldb, beta, c, ldc):
     """C[m, n] = A[m, k] B[k, n] + beta C, four rows at once.
 
@@ -241,7 +240,7 @@ def _rows(F, m, n, k, a, lda, B, b, ldb, beta, c, ldc):
         r += 1
 
 
-@njit(**KERNEL)
+@helper
 def _rows_by_rows(F, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """C[m, n] = alpha A' B + beta C with A [k, m] and B [k, n], eight rows of C at once."""
     i = 0
@@ -280,7 +279,7 @@ def _rows_by_rows(F, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         i += 8
 
 
-@njit(**KERNEL)
+@helper
 def _add_scaled(F, y, n, s, alpha, beta):
     old = load_lanes(F, y, n if beta == F1 else 0)
     store_lanes(F, y, n, sum_lanes(old, scale_lanes(s, spread(alpha))))
@@ -304,7 +303,7 @@ def _adder(width: int) -> Any:
 _add16, _add8, _add4, _add2, _add1 = (_adder(w) for w in (16, 8, 4, 2, 1))
 
 
-@njit(**KERNEL)
+@helper
 def add_few(F, y, x, count):
     """y += x, by vectors that fit: under a mask, a load would wait for the store of the row before, whose idle lanes it overlaps."""
     j = 0
@@ -324,7 +323,7 @@ def add_few(F, y, x, count):
         _add1(F, y + j, x + j)
 
 
-@njit(**KERNEL)
+@helper
 def add_rows_few(F, y, x, m, c):
     """y[c] += the sum of the m rows of x, kept in registers"""
     j = 0
@@ -348,7 +347,7 @@ def add_rows_few(F, y, x, m, c):
         j += 16
 
 
-@njit(**KERNEL)
+@helper
 def fill_few(F, x, count, value):
     """x = value"""
     v = spread(value)

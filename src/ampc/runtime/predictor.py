@@ -7,19 +7,19 @@ fires everything itself: no thread starts, nothing polls. Gives what `Program.pr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ampc.codegen.layout import H
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Output
+from ampc.ir.scope import declaration
 from ampc.place.assign import Placement
-from ampc.runtime import worker
+from ampc.runtime import native
 from ampc.runtime.binding import Binding
 from ampc.runtime.engine import UNWRITTEN, Engine
 from ampc.runtime.events import Array
@@ -27,9 +27,65 @@ from ampc.runtime.options import EngineOptions
 
 GROWTH = 1.25
 """How much longer than an instance the room for it is made, where it finds none."""
-RESET = [int(h) for h in (H.STOP, H.ERROR, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.NONFINITE, H.NONFINITE_COUNT, H.IN_BATCH)]
-MOST_ROUNDS = 1 << 20
-"""Of 4096 turns, in one pass over one instance; the engine is at fault if these do not suffice."""
+
+
+ONLY = np.zeros(1, np.int64)
+"""The number of the one instance."""
+
+
+class _Refill:
+    """Puts one instance in the place of the one that a binding was made for. It keeps the room of the longer one, so every place stays.
+
+    For a forward only: what an instance weighs for a layer is not made anew.
+    """
+
+    def __init__(self, b: Binding) -> None:
+        self._b = b
+        self._longest, self._most = list(b.extents.longest.items()), list(b.extents.most.items())
+        self._copies: list[tuple[Array, Callable[[Dataset], Array]]] = []
+        self._lists: list[tuple[int, str, str, int, int]] = []
+        """Place of an index field's values, the axes on which they stand and that they name, places of the starts and of the list."""
+        self._made: list[tuple[Array, Array, str]] = []
+        """The same lists of a field whose values are in no place."""
+        at = {key: start for key, _, start in b.parts}
+        for key, kind, start in b.parts:
+            target, name = (b.XI if kind == "i" else b.XF)[start:], str(key[1])
+            match key[0]:
+                case "axis":
+                    self._copies.append((target, lambda data, name=name: data.axes[name]))  # type: ignore[misc]  # mypy and defaults
+                case "starts":
+                    self._copies.append((target, lambda data, name=name: data.inner[name]))  # type: ignore[misc]
+                case "field" if name in b.data.columns:
+                    self._copies.append((target, lambda data, name=name: data.columns[name]))  # type: ignore[misc]
+                case "field":
+                    self._copies.append((target, lambda data, name=name: b.extents.column(name)))  # type: ignore[misc]
+                case "inverse_starts":
+                    decl, listed = declaration(b.graph, name), at["inverse_list", key[1]]
+                    if ("field", name) in at and decl is not None:
+                        self._lists.append((at["field", name], decl.axis, decl.of, start, listed))
+                    else:
+                        self._made.append((target, b.XI[listed:], name))
+        self._invert, self._place = native.enter("invert"), native.place(b.XI)
+
+    def __call__(self, data: Dataset) -> bool:
+        """Return whether the instance found room; if not, nothing has happened."""
+        axes, b = data.axes, self._b
+        for name, n in self._longest:
+            if axes[name][1] > n:
+                return False
+        for name, n in self._most:
+            if np.diff(data.inner[name]).max(initial=0) > n:
+                return False
+        b.data = b.extents.data = data
+        for target, column in self._copies:
+            values = column(data)
+            target[: values.size] = values if values.ndim == 1 else values.reshape(-1)
+        for field, axis, of, starts, listed in self._lists:
+            self._invert(self._place, field, int(axes[axis][1]), int(axes[of][1]), starts, listed)
+        for first, second, name in self._made:
+            found = b.extents.inverse(name)
+            first[: found[0].size], second[: found[1].size] = found
+        return True
 
 
 class SingleEngine(Engine):
@@ -40,37 +96,41 @@ class SingleEngine(Engine):
         super().__init__(graph, placement, options=alone, parameters=parameters)
         self._lengths = {a.name: 0 for a in graph.axes}
         self._most = {a.name: 0 for a in graph.axes if a.parent}
-        self._outputs: list[tuple[Output, int, int, int]] = []
+        self._outputs: list[tuple[Output, int, int]] = []
+        self._single = {n.id: not n.region and not graph.type_of(n.inputs[0]).rows for n in graph.nodes if isinstance(n, Output)}
+        """Outputs that are one row, whatever the instance."""
         self._O = np.zeros(1, np.float32)
+        self._bits = self._O.view(np.uint32)
+        self._memory: tuple[Any, ...] = ()
+        self._refill: _Refill | None = None
+        self._answer = native.enter("answer")
 
     def one(self, data: Dataset) -> dict[str, Array]:
         """Return for each output float32 [rows, columns] of the one instance in `data`."""
-        b = self._binding
-        if b is None or not b.refill(data):
-            b = self._make_room(data)
-        I = b.I
-        I[RESET] = 0
-        order = I[H.ORDER0]
-        I[order] = I[order + 1] = 0
-        self._O.view(np.uint32)[:] = UNWRITTEN
+        if self._refill is None or not self._refill(data):
+            self._make_room(data)
+        self._bits.fill(UNWRITTEN)
+        wrong = self._answer(*self._memory) if native.JIT else self._plainly()
+        if wrong:
+            self._refill = None
+            raise error("AMP799", f"internal fault {wrong} of the engine", help="please report it, with the model", exit_code=70)
+        return {node.name: self._rows(node, start, cols) for node, start, cols in self._outputs}
+
+    def _plainly(self) -> int:
         with np.errstate(all="ignore"):
-            for _ in range(MOST_ROUNDS):
-                worker.run(self._fire, self._F, I, b.D, b.XF, b.XI, self._O, -1)
-                if I[H.STOP] != 0 or I[H.ERROR] != 0:
-                    break
-        if I[H.STOP] == 0:
-            self._binding = None
-            raise error("AMP799", f"internal fault {int(I[H.ERROR])} of the engine", help="please report it, with the model", exit_code=70)
-        return {node.name: self._rows(b, node, start, rows, cols) for node, start, rows, cols in self._outputs}
+            return int(self._answer(*self._memory))
 
-    def _rows(self, b: Binding, node: Output, start: int, rows: int, cols: int) -> Array:
-        own = b.output_slice(node, 0)
-        table: Array = self._O[start + own.start * cols : start + min(own.stop, rows) * cols].reshape(-1, cols)
-        written = table[:, 0].view(np.uint32) != UNWRITTEN
-        found: Array = table[written]
-        return found
+    def _rows(self, node: Output, start: int, cols: int) -> Array:
+        assert self._binding is not None
+        rows = 1 if self._single[node.id] else int(self._binding.output_spans(node, ONLY)[1][0])
+        begin, end = start, start + rows * cols
+        table: Array = self._O[begin:end].reshape(-1, cols)
+        if rows == 1:
+            return table.copy() if self._bits[begin] != UNWRITTEN else table[:0].copy()
+        written: Array = table[self._bits[begin:end:cols] != UNWRITTEN]
+        return written
 
-    def _make_room(self, data: Dataset) -> Binding:
+    def _make_room(self, data: Dataset) -> None:
         """Bind an instance that is longer than all so far, and put `data` in its place."""
         for a in self.graph.axes:
             self._lengths[a.name] = max(self._lengths[a.name], _grown(int(data.axes[a.name][1])))
@@ -85,16 +145,18 @@ class SingleEngine(Engine):
         self._prepare(b, np.zeros(1, np.int64), False, False, 0)
         places, size = b.outputs()
         self._O = np.zeros(max(1, size), np.float32)
+        self._bits = self._O.view(np.uint32)
         self._outputs = []
         for node in self.graph.nodes:
             if isinstance(node, Output):
-                start, rows = places[node.id]
-                self._outputs.append((node, start, rows, self.graph.type_of(node.inputs[0]).cols))
+                start, _ = places[node.id]
+                self._outputs.append((node, start, self.graph.type_of(node.inputs[0]).cols))
                 if ("out", node.id) in self.program.cells:
                     b.I[self.program.cells["out", node.id]] = start
-        fits = b.refill(data)
+        self._memory = (*(native.place(memory) for memory in (self._F, b.I, b.D, b.XF, b.XI, self._O)), 0)
+        self._refill = _Refill(b)
+        fits = self._refill(data)
         assert fits
-        return b
 
     def _longest(self, like: Dataset) -> Dataset:
         """An instance that is as long in each axis as there is to be room for, with zeros in its fields."""

@@ -34,6 +34,7 @@ from ampc.runtime.summary import Summary
 from ampc.runtime.trace import Trace
 
 if TYPE_CHECKING:
+    from ampc.runtime.kernels import Loaded
     from ampc.runtime.predictor import Predictor
 
 Data = Any
@@ -274,14 +275,18 @@ class Program:
         return with_integers(self.graph, self.session(options, on_event=on_event).predict(self.read_unlabelled(data, split)))
 
 
-    def compile_kernels(self, **settings: Value) -> float:
-        """Compile what a run with these settings will run, into the cache (`ampc doctor` says where); return the seconds it took.
+    def compile_kernels(self, **settings: Value) -> Loaded:
+        """Compile what a run with these settings will run, into the cache (`ampc doctor` says where); return what was compiled, and the seconds.
 
         It takes next to no time if the cache has them already. No weights are needed.
         """
         began = time.perf_counter()
-        self._make(self.options(settings, spelt="=").engine(), None)
-        return time.perf_counter() - began
+        from ampc.runtime.engine import generated_for
+        from ampc.runtime.kernels import load
+
+        options = self.options(settings, spelt="=").engine()
+        found = load(generated_for(self.graph, self.placement(options.workers), options).functions)
+        return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
     def predictor(self, **settings: Value) -> Predictor:
         """Return a function of one instance (a dict of its fields) that gives what `predict` gives for it: output -> [rows, columns].

@@ -8,13 +8,11 @@ once around at most; the rover goes back to where room became free, so that low 
 
 from __future__ import annotations
 
-from numba import njit
-
 from ampc.codegen.layout import FLOATS as _FLOATS
 from ampc.codegen.layout import POOL as _POOL
 from ampc.codegen.layout import WORDS as _WORDS
 from ampc.codegen.layout import A, H, M, Z
-from ampc.runtime.native import KERNEL, at, put
+from ampc.runtime.native import at, helper, put
 from ampc.runtime.tokens import COUNTERS, INSTANCE, LAYOUT, POSITION, SLOT, SLOT0
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -30,7 +28,7 @@ BLOCK = 4
 START, LENGTH, NEXT, BEFORE = 0, 1, 2, 3
 
 
-@njit(**KERNEL)
+@helper
 def take_block(I, pool, cohort, lines):
     """Find room in a pool for a cohort; return whether there is some."""
     blocks = pool + POOL
@@ -62,7 +60,7 @@ def take_block(I, pool, cohort, lines):
     return 1
 
 
-@njit(**KERNEL)
+@helper
 def give_block(I, pool, cohort):
     """A cohort has left a pool: its room is free."""
     blocks = pool + POOL
@@ -78,13 +76,13 @@ def give_block(I, pool, cohort):
     put(I, pool + FULL, 0)
 
 
-@njit(**KERNEL)
+@helper
 def full(I):
     """Whether no room was found and nothing has retired since."""
     return at(I, I[VALUES0] + FULL) + at(I, I[COUNTS0] + FULL)
 
 
-@njit(**KERNEL)
+@helper
 def take_room(I, cohort, values, counts):
     """Find so many lines of values and of counters for a cohort; return whether there are."""
     if take_block(I, I[VALUES0], cohort, values) == 0:
@@ -95,7 +93,7 @@ def take_room(I, cohort, values, counts):
     return 1
 
 
-@njit(**KERNEL)
+@helper
 def deal(I, lines):
     """Return the copy that a cohort of so many lines of values goes to, and count them there: of those with least in flight the next in turn."""
     copy = I[NEXT_COPY]
@@ -109,7 +107,7 @@ def deal(I, lines):
     return copy
 
 
-@njit(**KERNEL)
+@helper
 def give_room(I, cohort):
     """A cohort has retired."""
     load = I[LOAD0] + at(I, I[SLOT0] + cohort * I[GROUP] * SLOT + COPY)
@@ -118,7 +116,7 @@ def give_room(I, cohort):
     give_block(I, I[COUNTS0], cohort)
 
 
-@njit(**KERNEL)
+@helper
 def settle_in(I, cohort, copy, slot, position, instance, values, counts):
     """Give a slot to an instance so many lines behind the beginning of its cohort; its counters are zero."""
     record = I[SLOT0] + slot * SLOT
@@ -136,6 +134,6 @@ def settle_in(I, cohort, copy, slot, position, instance, values, counts):
         put(I, counters + j, 0)
 
 
-@njit(**KERNEL)
+@helper
 def note_flight(I):
     put(I, I[VALUES0] + FLIGHT, max(at(I, I[VALUES0] + FLIGHT), I[ADMITTED] - I[DONE]))

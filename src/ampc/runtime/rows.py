@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from ampc.runtime.native import F0, F1, KERNEL, add_rows_to, add_to, at, copy, exp, gemm, kernel, plus, put, set_to, signed, times, unsigned
+from ampc.runtime.native import F0, F1, add_rows_to, add_to, at, copy, exp, gemm, helper, kernel, plus, put, set_to, signed, times, unsigned
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -350,7 +350,7 @@ def layer_norm_bwd(F, dx, x, gain, ggain, gbias, dy, m, c, epsilon, wanted, more
                 put(F, dx + r * c + j, old + (at(F, q + j) * at(F, gain + j) - a - u * b) * scale)
 
 
-@njit(**KERNEL)
+@helper
 def mix(x):
     """The finalizer of splitmix64 (Steele, Lea and Flood 2014), as in `ampc.ir.draw`."""
     z = plus(x, 0x9E3779B97F4A7C15)
@@ -359,7 +359,7 @@ def mix(x):
     return z ^ (z >> np.uint64(31))
 
 
-@njit(**KERNEL)
+@helper
 def fold(h, n):
     """One number more into a hash."""
     return mix(h ^ unsigned(n))

@@ -11,12 +11,11 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ampc.runtime.lanes import LANES, _float16, _load, _mask, _splat, _store, _vector_pointer
-from ampc.runtime.settings import KERNEL
 
 # mypy sees no types here: the arguments are pointers and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -97,7 +96,6 @@ _wide8, _wide4, _wide2, _wide1 = (_tile(r, VECTORS) for r in (8, 4, 2, 1))
 _slim8, _slim4, _slim2, _slim1 = (_tile(r, 1) for r in (8, 4, 2, 1))
 
 
-@njit(**KERNEL)
 def product_by_tiles(F, m, n, k, alpha, a, row, inner, b, ldb, more, c, ldc):
     """C[m, n] = alpha * A B + (C if more), B [k, n]; A[r, p] is at `a + r * row + p * inner`. 48 columns of B at a time, for all rows."""
     j = 0

@@ -6,14 +6,12 @@ are orders to layers. Counters and queues of a segment are touched by its owner 
 
 from __future__ import annotations
 
-from numba import njit
-
 from ampc.codegen.layout import BIG as _BIG
 from ampc.codegen.layout import INDEX_BITS as _INDEX_BITS
 from ampc.codegen.layout import SEG as _SEG
 from ampc.codegen.layout import SLOT as _SLOT
 from ampc.codegen.layout import A, H, Q, R, S, Z
-from ampc.runtime.native import KERNEL, at, kernel, load_acquire, put, store_release
+from ampc.runtime.native import at, helper, kernel, load_acquire, put, store_release
 from ampc.runtime.rows import finite
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -52,7 +50,7 @@ def ready(I, w, q, slot, idx):
     put(I, c + TAIL, tail + 1)
 
 
-@njit(**KERNEL)
+@helper
 def counters(I, slot, segment, idx):
     """Where the counters of a state are: arrivals, unanswered messages, versions of the segment's layers."""
     record = I[SLOT0] + slot * SLOT

@@ -1,22 +1,23 @@
 """The worker loop: take what arrived, admit instances (the source's owner), choose a queue, fire it, publish.
 
-The same `turn` serves the threads (`work`) and the one-thread step driver (`step`, whose order a seed decides). `fire` is the model's
-generated code; nothing here knows of models.
+The same `turn` serves the threads (`work`) and the one-thread step driver (`step`, whose order a seed decides). What `fire` calls is the
+model's generated code; nothing here knows of models.
 """
 
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import ENOUGH, FIRST, FULL, G, H, L, P, Q, S
-from ampc.runtime import log, optimizer, plain_queues, tokens
+from ampc.runtime import plain_queues
 from ampc.runtime.native import (
-    ENTRY, FIRE, JIT, KERNEL, at, ensure, flush_denormals, load_acquire, pause, pointer, put, restore_denormals, signed, store_release, times,
+    JIT, at, call_kernel, enter, flush_denormals, helper, kernel, load_acquire, pause, place, put, restore_denormals, signed, store_release, times,
     unsigned,
 )  # fmt: skip
 from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
@@ -36,7 +37,7 @@ STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL, THREADS 
 GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, LAYER0, HYPER0, SCHEDULE, RANDOM = (
     h.value for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
 )
-LOG0 = H.LOG0.value
+LOG0, KERNEL0 = H.LOG0.value, H.KERNEL0.value
 TAKE, LAYERS_FROM, LAYERS_N = S.TAKE.value, S.LAYERS_FROM.value, S.LAYERS_N.value
 ROWS, FIRED, TAKEN = Q.ROWS.value, Q.FIRED.value, Q.TAKEN.value
 LAYER_OWNER, STASH_DEPTH, WEIGHT, FREQUENCY = L.OWNER.value, L.STASH_DEPTH.value, P.WEIGHT.value, P.FREQUENCY.value
@@ -45,7 +46,7 @@ FLUSH = 1 << 30
 BEAT = G.BEAT.value
 
 
-@njit(**KERNEL)
+@helper
 def random(I):
     """The step driver's next number (xorshift64*, Vigna 2016)."""
     x = unsigned(I[RANDOM])
@@ -56,7 +57,7 @@ def random(I):
     return signed(times(x, 0x2545F4914F6CDD1D) >> np.uint64(33))
 
 
-@njit(**KERNEL)
+@helper
 def poll(F, I, D, w):
     """Take all messages that other workers published for this one; return how many."""
     workers = I[WORKERS]
@@ -87,7 +88,7 @@ def poll(F, I, D, w):
     return found
 
 
-@njit(**KERNEL)
+@helper
 def order(F, I, D, w, layer, instances):
     """An order to a layer to update itself over `instances`, or (layer = LAYERS) the answer to one."""
     if layer == I[LAYERS]:
@@ -106,7 +107,7 @@ def order(F, I, D, w, layer, instances):
         pass_on(I, w, source, 2 * I[SEGMENTS] + I[LAYERS], 0, 0, 0)
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def admit(F, I, D, w):
     """On the source's worker: admit what may be admitted; in synchronous mode order updates when a batch has drained. Return whether it did."""
     total = I[TOTAL]
@@ -145,7 +146,7 @@ def admit(F, I, D, w):
     return did
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def admit_cohort(I, w):
     """Admit the next instances of the order into an idle cohort, if there is room for them; return whether there was."""
     if full(I):
@@ -184,7 +185,7 @@ def admit_cohort(I, w):
     return 1
 
 
-@njit(**KERNEL)
+@kernel()
 def retire(I, w, n):
     """All messages of these instances have been answered: free their slots."""
     if I[LOG0] > 0:
@@ -203,7 +204,7 @@ def retire(I, w, n):
     store_release(I, DONE, I[DONE] + n)
 
 
-@njit(**KERNEL)
+@helper
 def choose(I, w):
     """The queue to fire next, or -1: a backward queue that fills a firing well, else the one with most waiting rows.
 
@@ -229,7 +230,7 @@ def choose(I, w):
     return best
 
 
-@njit(**KERNEL)
+@helper
 def choose_any(I, w):
     """One of the worker's queues that are not empty, by the step driver's random numbers; -1 if all are."""
     count = 0
@@ -252,7 +253,7 @@ def choose_any(I, w):
 next_queue, any_queue = (choose, choose_any) if JIT else (plain_queues.choose, functools.partial(plain_queues.choose_any, random))
 
 
-@njit(**KERNEL)
+@helper
 def until_update(I, D, q, n):
     """How many of the next n backward tokens may fire before one of the segment's layers has to update itself."""
     record = I[SEG0] + (q >> 1) * SEG
@@ -273,7 +274,7 @@ def until_update(I, D, q, n):
     return n
 
 
-@njit(**KERNEL)
+@helper
 def same_version(I, D, q, n):
     """How many of the next n backward tokens fired forward with the parameters of the first: those that a stashed layer can take at once."""
     record = I[SEG0] + (q >> 1) * SEG
@@ -295,7 +296,7 @@ def same_version(I, D, q, n):
     return n
 
 
-@njit(**KERNEL)
+@kernel(returns=types.int64)
 def take(I, D, w, q):
     """Move tokens of queue q into the worker's block (slot, index, instance, arena); return how many."""
     c = I[QUEUE0] + q * QUEUE
@@ -322,8 +323,15 @@ def take(I, D, w, q):
     return n
 
 
-@njit(**KERNEL)
-def turn(fire, F, I, D, XF, XI, O, w):
+@helper
+def fire(F, I, D, XF, XI, O, w, q, n):
+    """Fire n tokens of queue q: a function of the model, see `kernels`."""
+    record = I[KERNEL0] + 2 * q
+    call_kernel(at(I, record), F, I, D, XF, XI, O, w, n, at(I, record + 1))
+
+
+@kernel(returns=types.int64)
+def turn(F, I, D, XF, XI, O, w):
     """One round of worker w; return whether anything happened."""
     did = poll(F, I, D, w) if I[WORKERS] > 1 else 0
     if at(I, I[SEG0] + OWNER) == w:
@@ -347,21 +355,14 @@ def turn(fire, F, I, D, XF, XI, O, w):
     return did
 
 
-_F, _I, _D = types.float32[::1], types.int64[::1], types.float64[::1]
-
-
-def _compiled(f):
-    return njit(types.void(types.FunctionType(FIRE), _F, _I, _D, _F, _I, _F, types.int64), **ENTRY)(f) if JIT else f
-
-
-@njit(**KERNEL)
-def work(fire, F, I, D, XF, XI, O, thread):
+@helper
+def work(F, I, D, XF, XI, O, thread):
     """Turns of this thread's workers until STOP or ERROR."""
     idle = 0
     while load_acquire(I, STOP) == 0 and load_acquire(I, ERROR) == 0:
         did = 0
         for w in range(thread, I[WORKERS], I[THREADS]):
-            if turn(fire, F, I, D, XF, XI, O, w):
+            if turn(F, I, D, XF, XI, O, w):
                 did += 1
                 beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
                 put(I, beat, at(I, beat) + 1)
@@ -372,32 +373,34 @@ def work(fire, F, I, D, XF, XI, O, thread):
             pause(idle)
 
 
-@njit(**KERNEL)
-def step(fire, F, I, D, XF, XI, O, workers):
+@helper
+def step(F, I, D, XF, XI, O, workers):
     """4096 turns, or fewer if nothing is left to do; the worker of each is drawn."""
     for _ in range(4096):
         if I[STOP] != 0 or I[ERROR] != 0:
             return
         w = random(I) % workers if workers > 1 else 0
-        if turn(fire, F, I, D, XF, XI, O, w):
+        if turn(F, I, D, XF, XI, O, w):
             beat = I[WORK0] + w * I[WORK_STRIDE] + 4 * I[CAP] + BEAT
             put(I, beat, at(I, beat) + 1)
 
 
-ensure((*tokens.__dict__, *log.__dict__, *optimizer.__dict__))
-
-
-@_compiled
-def run(fire, F, I, D, XF, XI, O, w):
+@kernel()
+def turns(F, I, D, XF, XI, O, w):
     """Thread w of the threads driver, some turns of all -w workers of the step driver (w < 0), or the flush at the end of a pass (w = FLUSH).
 
     The step driver returns now and then, so that the caller can look at progress.
     """
     control = flush_denormals()
     if w == FLUSH:
-        flush(pointer(F), pointer(I), pointer(D))
+        flush(F, I, D)
     elif w >= 0:
-        work(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), w)
+        work(F, I, D, XF, XI, O, w)
     else:
-        step(fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), -w)
+        step(F, I, D, XF, XI, O, -w)
     restore_denormals(control)
+
+
+def run(F: Any, I: Any, D: Any, XF: Any, XI: Any, O: Any, w: int) -> None:
+    """Call `turns` with arrays, without the GIL."""
+    enter("turns")(place(F), place(I), place(D), place(XF), place(XI), place(O), w)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from ampc.runtime.native import pointer, signed, times, unsigned
+from ampc.runtime.saving import compiled
 from ampc.runtime.settings import KERNEL
 
 # mypy sees no types of compiled functions: the arguments are the tables below, numbers throughout.
@@ -26,6 +26,7 @@ Integers = npt.NDArray[np.int64]
 
 EXACT: dict[str, Any] = {name: value for name, value in KERNEL.items() if name != "fastmath"}
 """Options of compiled functions here: times keep the order of their additions, so that plain Python gives the same bits."""
+exact = compiled(EXACT)
 
 MESSAGE = 0
 """The kind of an event at which a message has crossed a link; its `a` is the message's place in `Flight`. Other kinds are the caller's."""
@@ -158,7 +159,7 @@ def random_state(seed: int) -> Integers:
 # ------------------------------------------------------------------------------------------------- events
 
 
-@njit(**EXACT)
+@exact
 def pointed(heap, links, under_way):
     """Return the three tables with pointers in place of arrays."""
     return (
@@ -174,13 +175,13 @@ def pointed(heap, links, under_way):
     )  # fmt: skip
 
 
-@njit(**EXACT)
+@exact
 def room(heap):
     """How many more events may be pushed, messages among them."""
     return heap.counts[3] - heap.counts[0]
 
 
-@njit(**EXACT)
+@exact
 def push(heap, time, kind, a, b):
     """Add an event at `time`, which is not before now."""
     assert time >= heap.now[0], "an event in the past"
@@ -203,7 +204,7 @@ def push(heap, time, kind, a, b):
     what[4 * i + 3] = b
 
 
-@njit(**EXACT)
+@exact
 def pop(heap):
     """Take the earliest event: (time, kind, a, b). The heap is not empty."""
     at, what, counts = heap.time, heap.what, heap.counts
@@ -235,7 +236,7 @@ def pop(heap):
     return time, kind, a, b
 
 
-@njit(**EXACT)
+@exact
 def move(what, to, start):
     """Copy an entry of the heap, but for its time."""
     what[4 * to] = what[4 * start]
@@ -247,7 +248,7 @@ def move(what, to, start):
 # -------------------------------------------------------------------------------------------------- links
 
 
-@njit(**EXACT)
+@exact
 def route(links, sender, receiver):
     """The number of the route between two devices; -1 if none was asked for."""
     low = links.first[sender]
@@ -261,7 +262,7 @@ def route(links, sender, receiver):
     return low if low < links.first[sender + 1] and links.receiver[low] == receiver else -1
 
 
-@njit(**EXACT)
+@exact
 def send(heap, links, under_way, time, way, size_bytes, a, b, c):
     """Send a message of `size_bytes` over route `way` at `time`; it carries the caller's a, b, c. Return its place in `under_way`."""
     left = under_way.counts[0] - 1
@@ -279,7 +280,7 @@ def send(heap, links, under_way, time, way, size_bytes, a, b, c):
     return m
 
 
-@njit(**EXACT)
+@exact
 def cross(heap, links, under_way, time, m):
     """Let message m take its next link: wait until the link is free, occupy it for the bytes, arrive after the latency."""
     link = links.hop[under_way.next[m]]
@@ -294,7 +295,7 @@ def cross(heap, links, under_way, time, m):
     push(heap, free + links.latency_s[link], MESSAGE, m, 0)
 
 
-@njit(**EXACT)
+@exact
 def arrived(heap, links, under_way, time, m):
     """At a `MESSAGE` event: whether message m is at its receiver; if not, it has taken its next link."""
     if under_way.next[m] == under_way.end[m]:
@@ -303,7 +304,7 @@ def arrived(heap, links, under_way, time, m):
     return False
 
 
-@njit(**EXACT)
+@exact
 def release(under_way, m):
     """Give back the place of a message that has arrived."""
     left = under_way.counts[0]
@@ -314,7 +315,7 @@ def release(under_way, m):
 # ------------------------------------------------------------------------------------------------- chance
 
 
-@njit(**EXACT)
+@exact
 def uniform(state):
     """The next number in (0, 1] (xorshift64*, Vigna 2016)."""
     x = unsigned(state[0])
@@ -325,7 +326,7 @@ def uniform(state):
     return (np.float64(signed(times(x, 0x2545F4914F6CDD1D) >> np.uint64(11))) + 1.0) / 9007199254740992.0
 
 
-@njit(**EXACT)
+@exact
 def jitter(state, deviation):
     """A log-normal factor of mean 1 and standard deviation `deviation`; 1, without drawing, where that is 0."""
     if deviation <= 0.0:

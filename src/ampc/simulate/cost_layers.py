@@ -5,10 +5,8 @@ The rules are those of `worker.admit` and `optimizer.settle`; an instance's weig
 
 from __future__ import annotations
 
-from numba import njit
-
 from ampc.runtime.optimizer import NEARLY as _NEARLY
-from ampc.simulate.core import EXACT
+from ampc.simulate.core import exact
 from ampc.simulate.cost_queues import queue_token
 from ampc.simulate.cost_tables import (
     ACKS, ADMITTED, ASYNC, BATCH, BINS, FILLED, FLYING, IDLE, IN_BATCH, LAYERS, LEAVING, MODE, RETIRED, SHARES, SOURCE, STRIDE, SYNC, TOTAL, UPDATED,
@@ -20,7 +18,7 @@ from ampc.simulate.cost_tables import (
 
 NEARLY = _NEARLY
 
-@njit(**EXACT)
+@exact
 def admit(t, s, log, now):
     """On the Source's device: admit what may be admitted, or order updates when a batch has drained. Return whether anything happened."""
     total = s.number[TOTAL]
@@ -66,7 +64,7 @@ def admit(t, s, log, now):
     return did
 
 
-@njit(**EXACT)
+@exact
 def begin_batch(t, s, position):
     """Open the batch that begins at `position`: count what it will bring each layer. False while the last but one is not through."""
     parity = (position // s.number[BATCH]) & 1
@@ -85,7 +83,7 @@ def begin_batch(t, s, position):
     return True
 
 
-@njit(**EXACT)
+@exact
 def retire(t, s, log, first, n, time):
     """The Source's messages of n instances have been answered: free their slots."""
     cell = first
@@ -101,7 +99,7 @@ def retire(t, s, log, first, n, time):
     s.number[RETIRED] += n
 
 
-@njit(**EXACT)
+@exact
 def update(t, s, layer, parity):
     """A layer updates itself with what it has gathered: the firing that begins takes so much longer."""
     s.layer_version[layer] += 1
@@ -111,14 +109,14 @@ def update(t, s, layer, parity):
     s.amount[UPDATING] += t.update[layer]
 
 
-@njit(**EXACT)
+@exact
 def obey(t, s, layer):
     """A layer is told to update itself; one that no instance reached doesn't."""
     if s.gathered[2 * layer] > 0.0:
         update(t, s, layer, 0)
 
 
-@njit(**EXACT)
+@exact
 def share_of(t, s, cell, k):
     """(Where in `share` layer k of the segment of a cell is, where in `version`, the parity of its batch.)"""
     stride = s.number[STRIDE]
@@ -129,7 +127,7 @@ def share_of(t, s, cell, k):
     return j, slot * s.number[SHARES] + j - t.share_first[start], parity
 
 
-@njit(**EXACT)
+@exact
 def until_update(t, s, segment, first, n):
     """How many of n backward tokens may fire before one of the segment's layers has to update itself."""
     if s.number[MODE] == SYNC:
@@ -154,7 +152,7 @@ def until_update(t, s, segment, first, n):
     return n
 
 
-@njit(**EXACT)
+@exact
 def settle(t, s, segment, first, n):
     """Count weight and staleness of n backward tokens; layers that have gathered enough update themselves."""
     for k in range(t.layer_first[segment + 1] - t.layer_first[segment]):
@@ -178,7 +176,7 @@ def settle(t, s, segment, first, n):
                 s.due[2 * layer + last] = 0.0
 
 
-@njit(**EXACT)
+@exact
 def note_versions(t, s, segment, first, n):
     """Remember for each forward token the versions of the segment's layers."""
     for k in range(t.layer_first[segment + 1] - t.layer_first[segment]):

@@ -7,11 +7,11 @@ The rules are those of the engine in virtual time (`driver`). Here a firing comp
 from __future__ import annotations
 
 import math
-from numba import njit
 
 from ampc.runtime.native import pointer
+from ampc.runtime.saving import compiled
 from ampc.runtime.settings import ENTRY
-from ampc.simulate.core import EXACT, arrived, jitter, pointed, pop, push, release, room, route, send, uniform
+from ampc.simulate.core import arrived, exact, jitter, pointed, pop, push, release, room, route, send, uniform
 from ampc.simulate.cost_layers import admit, note_versions, obey, retire, settle, until_update
 from ampc.simulate.cost_queues import choose, dequeue, queue_token
 from ampc.simulate.cost_tables import (
@@ -26,7 +26,7 @@ from ampc.simulate.tables import (
 # mypy: disable-error-code="no-untyped-def"
 
 
-@njit(**EXACT)
+@exact
 def begin(t, s, heap, log, chance, d):
     """Let device d, which is idle, fire what waits for it, and say when it will have finished."""
     now = heap.now[0]
@@ -95,7 +95,7 @@ def begin(t, s, heap, log, chance, d):
     push(heap, end, FINISHED, d, 0)
 
 
-@njit(**EXACT)
+@exact
 def order_bursts(t, s, d):
     """How often the orders that leave device d, and its answers to orders, go to another device than before."""
     found = 1 if s.acks[d] > 0 else 0
@@ -108,7 +108,7 @@ def order_bursts(t, s, d):
     return found
 
 
-@njit(**EXACT)
+@exact
 def bursts(t, s, d, q, n):
     """How often the n tokens that device d has taken send to another device than before."""
     stride = s.number[STRIDE]
@@ -131,7 +131,7 @@ def bursts(t, s, d, q, n):
     return found
 
 
-@njit(**EXACT)
+@exact
 def finish(t, s, heap, links, under_way, log, d):
     """Device d has finished: send what its tokens send. Return 0, or NO_ROUTE."""
     now = heap.now[0]
@@ -170,7 +170,7 @@ def finish(t, s, heap, links, under_way, log, d):
     return NO_ROUTE if wrong else 0
 
 
-@njit(**EXACT)
+@exact
 def pass_on(t, s, heap, links, under_way, log, d, cell, segment, what, size):
     """Bring a token to `cell`, a firing of `segment`: counted at once on device d itself, else over the links. Return 1 if there is no route."""
     to = t.device[segment]
@@ -183,7 +183,7 @@ def pass_on(t, s, heap, links, under_way, log, d, cell, segment, what, size):
     return dispatch(s, heap, links, under_way, log, heap.now[0], d, to, cell, what, size, token)
 
 
-@njit(**EXACT)
+@exact
 def dispatch(s, heap, links, under_way, log, now, d, to, a, what, size, token):
     """Put a message on the links from device d to another; it is logged if `token` says what it is. Return 1 if there is no route."""
     way = route(links, d, to)
@@ -205,7 +205,7 @@ def dispatch(s, heap, links, under_way, log, now, d, to, a, what, size, token):
     return 0
 
 
-@njit(**EXACT)
+@exact
 def arrive(t, s, now, cell, segment, what):
     """Count a message to a firing; it is ready once all have come."""
     left = s.waits[cell] - 1
@@ -214,7 +214,7 @@ def arrive(t, s, now, cell, segment, what):
         queue_token(t, s, now, 2 * segment + what, cell)
 
 
-@njit(**EXACT)
+@exact
 def deliver(t, s, heap, under_way, log, m):
     """Hand a message that has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
     now = heap.now[0]
@@ -243,7 +243,7 @@ def deliver(t, s, heap, under_way, log, m):
 # ----------------------------------------------------------------------------------------------------- log
 
 
-@njit(**EXACT)
+@exact
 def note_token(t, s, log, slot, k):
     """A token of the firing that is noted next."""
     i = log.counts[TAKEN]
@@ -254,7 +254,7 @@ def note_token(t, s, log, slot, k):
         log.counts[TAKEN] = i + 1
 
 
-@njit(**EXACT)
+@exact
 def note_firing(s, log, d, q, n, updates, start, end, updating):
     """Put a firing into the log; return its number there, or -1."""
     k = log.counts[FIRINGS]
@@ -276,13 +276,13 @@ def note_firing(s, log, d, q, n, updates, start, end, updating):
 # ---------------------------------------------------------------------------------------------------- loop
 
 
-@njit(**EXACT)
+@exact
 def over(s):
     """Whether every instance has retired and, in synchronous mode, been part of an update."""
     return s.number[RETIRED] == s.number[TOTAL] and (s.number[MODE] != SYNC or s.number[IN_BATCH] == 0)
 
 
-@njit(**EXACT)
+@exact
 def handle(t, s, heap, links, under_way, log, chance, limit):
     """Handle up to `limit` events; return 0, or how the pass ended (see `DONE`)."""
     if heap.counts[1] == 0:
@@ -309,14 +309,14 @@ def handle(t, s, heap, links, under_way, log, chance, limit):
     return 0
 
 
-@njit(**{name: value for name, value in ENTRY.items() if name != "fastmath"})
+@compiled({name: value for name, value in ENTRY.items() if name != "fastmath"})
 def run(t, s, heap, links, under_way, log, chance, limit):
     """Handle up to `limit` events of a pass; return 0, or how it ended (see `DONE`). The log's tables are flat."""
     events, network, messages = pointed(heap, links, under_way)
     return handle(templates(t), state(s), events, network, messages, logged(log), pointer(chance), limit)
 
 
-@njit(**EXACT)
+@exact
 def templates(t):
     """The tables with pointers in place of arrays, which cost nothing to hand on."""
     return Templates(
@@ -327,7 +327,7 @@ def templates(t):
     )  # fmt: skip
 
 
-@njit(**EXACT)
+@exact
 def state(s):
     return State(
         pointer(s.number), pointer(s.amount), pointer(s.order), pointer(s.idle), pointer(s.template), pointer(s.position), pointer(s.waits),
@@ -340,7 +340,7 @@ def state(s):
     )  # fmt: skip
 
 
-@njit(**EXACT)
+@exact
 def logged(x):
     return Log(
         pointer(x.counts), pointer(x.firing), pointer(x.span), pointer(x.taken), pointer(x.message), pointer(x.sent), pointer(x.admitted),

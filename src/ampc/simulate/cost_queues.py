@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from ampc.codegen.layout import ENOUGH, FIRST, FULL
-from ampc.simulate.core import EXACT
+from ampc.simulate.core import exact
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
 
-@njit(**EXACT)
+@exact
 def queue_token(t, s, now, q, cell):
     """Put a token into queue q of its device: into a lane of the device where a firing takes one message."""
     waiting = count(s, now, q, 1)
@@ -37,7 +35,7 @@ def queue_token(t, s, now, q, cell):
     s.tail[q] = cell
 
 
-@njit(**EXACT)
+@exact
 def count(s, now, q, more):
     """Count tokens of queue q in or out, and what it held until now; return how many wait."""
     waiting = s.waiting[q]
@@ -50,7 +48,7 @@ def count(s, now, q, more):
     return waiting
 
 
-@njit(**EXACT)
+@exact
 def dequeue(t, s, now, q, n):
     """Take the first n tokens out of queue q; return the first, from which `following` leads on."""
     left = count(s, now, q, -n)
@@ -77,7 +75,7 @@ def dequeue(t, s, now, q, n):
     return first
 
 
-@njit(**EXACT)
+@exact
 def choose(t, s, d):
     """The queue of device d to fire next, or -1.
 

@@ -10,19 +10,19 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, typeof, types
+from numba import typeof, types
 
 from ampc.codegen.layout import LAYER as _LAYER
 from ampc.codegen.layout import ENOUGH, FIRST, FULL, H, L
-from ampc.runtime import optimizer, tokens
-from ampc.runtime.native import ENTRY, FIRE, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
+from ampc.runtime.native import ENTRY, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
+from ampc.runtime.saving import compiled
 from ampc.runtime.tokens import (
     CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL,
     WORK0, arrive,
 )  # fmt: skip
-from ampc.runtime.worker import ADMITTED, GROUP, LAYER0, ROWS, STOP, admit, order, retire, take
+from ampc.runtime.worker import ADMITTED, GROUP, LAYER0, ROWS, STOP, admit, fire, order, retire, take
 from ampc.simulate import core, tables
-from ampc.simulate.core import EXACT, arrived, jitter, pop, push, release, route, send, uniform
+from ampc.simulate.core import arrived, exact, jitter, pop, push, release, route, send, uniform
 from ampc.simulate.tables import (
     AMOUNT, BACKWARD, BUSY, CROSSED, DROPPED, END, FAILURE_RATE, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, JITTER, LEAVING, LOGGED, MESSAGES, NEXT,
     ORDERED, OVERHEAD, OWED, REPAIR, STOPPED, TAKEN, TO, TOKEN, UPDATE,
@@ -40,7 +40,7 @@ STALLED, NO_ROUTE = 1, 2
 """No event is left although instances are in flight; a message between devices that no route joins."""
 
 
-@njit(**EXACT)
+@exact
 def choose(I, devices, d):
     """The queue of device d to fire next, or -1. Where a firing takes one message: backward first; else as the engine's workers choose."""
     best = -1
@@ -61,7 +61,7 @@ def choose(I, devices, d):
     return best
 
 
-@njit(**EXACT)
+@exact
 def firing_seconds(I, costs, q, n):
     """What a firing of the n tokens in the worker's block costs."""
     block = I[WORK0] + 2 * I[CAP]
@@ -74,7 +74,7 @@ def firing_seconds(I, costs, q, n):
     return seconds
 
 
-@njit(**EXACT)
+@exact
 def message_bytes(I, costs, q, to, slot):
     """What a message from a firing of queue q to queue `to` weighs."""
     record = costs.pair[q, to]
@@ -85,7 +85,7 @@ def message_bytes(I, costs, q, to, slot):
     return size
 
 
-@njit(**EXACT)
+@exact
 def update_seconds(I, devices, costs, d):
     """What the updates that the layers of device d have made since the last look cost; how many they were."""
     seconds = 0.0
@@ -100,7 +100,7 @@ def update_seconds(I, devices, costs, d):
     return seconds, count
 
 
-@njit(**EXACT)
+@exact
 def hold(I, devices, held, costs, d, q):
     """Keep what the outbox holds until device d has finished; return how many other devices it goes to."""
     box = I[OUTBOX]
@@ -129,7 +129,7 @@ def hold(I, devices, held, costs, d, q):
     return targets
 
 
-@njit(**EXACT)
+@exact
 def obey(F, I, D, devices, held, d):
     """Carry out the orders to layers that wait for device d; return whether there were any."""
     did = 0
@@ -143,8 +143,8 @@ def obey(F, I, D, devices, held, d):
     return did
 
 
-@njit(**EXACT)
-def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
+@exact
+def begin(F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
     """Let device d, which is idle, fire what waits for it, and say when it will have finished."""
     now = heap.now[0]
     did = obey(F, I, D, devices, held, d)
@@ -184,7 +184,7 @@ def begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
     push(heap, end, FINISHED, d, 0)
 
 
-@njit(**EXACT)
+@exact
 def note_firing(log, d, q, n, updates, start, end, updating):
     """Put a firing into the log; return its number there, or -1."""
     k = log.counts[FIRINGS]
@@ -203,7 +203,7 @@ def note_firing(log, d, q, n, updates, start, end, updating):
     return -1
 
 
-@njit(**EXACT)
+@exact
 def note_taken(I, log, n):
     """The tokens of the firing that is noted next."""
     block = I[WORK0]
@@ -216,13 +216,13 @@ def note_taken(I, log, n):
             log.counts[TAKEN] = k + 1
 
 
-@njit(**EXACT)
+@exact
 def note_retired(I, log, n, time):
     for i in range(n):
         log.retired[at(I, I[SLOT0] + at(I, I[WORK0] + i) * SLOT + POSITION)] = time
 
 
-@njit(**EXACT)
+@exact
 def depart(heap, links, under_way, devices, held, log, grouped, d):
     """Device d has finished: what it sent goes onto the links, message by message; of instances in groups as one for each device.
 
@@ -253,7 +253,7 @@ def depart(heap, links, under_way, devices, held, log, grouped, d):
     return 0
 
 
-@njit(**EXACT)
+@exact
 def note_sent(log, sender, to, token, time, size):
     """Put a message into the log. As many are logged as there is room for, in the order in which they are sent."""
     number = log.counts[MESSAGES]
@@ -267,7 +267,7 @@ def note_sent(log, sender, to, token, time, size):
         log.sent[number, 2] = size
 
 
-@njit(**EXACT)
+@exact
 def deliver(I, heap, under_way, devices, held, costs, log, p):
     """Hand what has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
     d = under_way.receiver[p]
@@ -295,8 +295,8 @@ def deliver(I, heap, under_way, devices, held, costs, log, p):
     return d
 
 
-@njit(**EXACT)
-def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
+@exact
+def handle(F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
     """Handle up to `limit` events; return 0, or what is wrong: STALLED, NO_ROUTE. A pass begins with every device at leisure."""
     if heap.counts[1] == 0:
         for d in range(len(devices.fired)):
@@ -319,11 +319,8 @@ def handle(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, cost
             d = deliver(I, heap, under_way, devices, held, costs, log, a)
             if devices.word[d, BUSY] == 1:
                 continue
-        begin(fire, F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d)
+        begin(F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d)
     return 0
-
-
-ensure((*tokens.__dict__, *optimizer.__dict__))
 
 
 def _compiled(function: Any) -> Any:
@@ -334,15 +331,18 @@ def _compiled(function: Any) -> Any:
     i, f = np.zeros(1, np.int64), np.zeros(1)
     links = core.Links(f, f, f, i, f, f, i, i, i, i)
     state = [typeof(x) for x in (core.events(1), links, core.flight(1), *tables.samples())]
-    return njit(types.int64(types.FunctionType(FIRE), *memory, *state, integers, types.int64), **ENTRY)(function)
+    made = compiled(ENTRY)(function)
+    ensure(made)
+    made.compile((*memory, *state, integers, types.int64))
+    return made
 
 
 @_compiled
-def run(fire, F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
+def run(F, I, D, XF, XI, O, heap, links, under_way, devices, held, costs, log, chance, limit):
     """Handle up to `limit` events of a pass; return 0, or what is wrong. The pass is over when the engine's STOP is set."""
     control = flush_denormals()
     wrong = handle(
-        fire, pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), heap, links, under_way, devices, held, costs, log, chance,
+        pointer(F), pointer(I), pointer(D), pointer(XF), pointer(XI), pointer(O), heap, links, under_way, devices, held, costs, log, chance,
         limit,
     )
     restore_denormals(control)

@@ -105,7 +105,7 @@ class Simulator(Engine):
         shown = time.perf_counter()
         while b.I[H.STOP] == 0 and b.I[H.ERROR] == 0:
             with np.errstate(all="ignore"):
-                wrong = driver.run(self._fire, self._F, b.I, b.D, b.XF, b.XI, O, *state, EVENTS)
+                wrong = driver.run(self._F, b.I, b.D, b.XF, b.XI, O, *state, EVENTS)
             if wrong:
                 what = {driver.STALLED: "no event is left", driver.NO_ROUTE: "a message has no route"}[wrong]
                 raise error(
