@@ -85,7 +85,11 @@ def append(run: Run) -> None:
 
 def fingerprint(devices: int, policy: str, seed: int, a: argparse.Namespace) -> str:
     """Return a text that tells one run from all others: a changed network, target or setting makes another run."""
-    made_of = hashlib.sha256((model() + repr(hardware(devices))).encode()).hexdigest()[:12]
+    target = hardware(devices)
+    device, links = target.devices[0], target.links
+    rates = (device.matrix_flops_per_s["fp32"], device.vector_flops_per_s, device.message_overhead_s, device.messages_per_firing)
+    ways = (links.topology, links.bytes_per_s, links.latency_s, links.overhead_s)
+    made_of = hashlib.sha256(json.dumps([model(), rates, ways]).encode()).hexdigest()[:12]
     return json.dumps([made_of, devices, policy, seed, a.instances, a.epochs, a.rate, settings(devices, policy, seed, a)], sort_keys=True)
 
 
@@ -170,7 +174,7 @@ def table(runs: Sequence[Run], a: argparse.Namespace) -> tuple[list[list[str]], 
 
 
 def plot(points: list[dict[str, Any]]) -> str:
-    """Draw rate and accuracy against devices, a line for each policy; return the file's name."""
+    """Draw rate and accuracy (with its range over seeds) against devices, a line for each policy; return the file's name."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -183,6 +187,7 @@ def plot(points: list[dict[str, Any]]) -> str:
         mine = alone + [p for p in points if p["policy"] == policy and p["devices"] > 1]
         x = [p["devices"] for p in mine]
         panels[0].plot(x, [p["rate"] for p in mine], color=colours[policy], marker=mark, markersize=4, label=policy)
+        panels[1].fill_between(x, [100 * p["low"] for p in mine], [100 * p["high"] for p in mine], color=colours[policy], alpha=0.1, linewidth=0)
         panels[1].plot(x, [100 * p["accuracy"] for p in mine], color=colours[policy], marker=mark, markersize=4, label=policy)
     for panel, label in zip(panels, ("images a virtual second", "accuracy, %")):
         panel.set_xscale("log", base=2)
