@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ampc
@@ -47,6 +47,7 @@ def nearest(bits: int) -> int:
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=40))
+@settings(max_examples=30)
 def test_rounding_goes_to_the_nearest_and_ties_to_even(bits: list[int]) -> None:
     bits = bits + SPECIAL
     x = floats(bits)

@@ -74,17 +74,17 @@ def test_one_long_instance_does_not_make_the_others_long() -> None:
 def test_instances_wait_for_room_and_all_come_to_their_turn(driver: str, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool that holds little more than the largest: fewer are in flight than asked for, and the sums are those of a large pool."""
     graph = small("sentiment_tree_lstm")
-    data = dataset(graph, random_rows(graph, 30, 5, longest=6))
+    data = dataset(graph, random_rows(graph, 18, 5, longest=6))
 
     def run() -> tuple[float, InFlight, dict[str, Any]]:
         e = engine(graph, 2, driver=driver, max_active_keys=8, group=group, seed=2)
-        e.run(data, np.arange(30), train=True, update=False)
-        again = e.run(data, np.arange(30), train=True, update=False)
-        assert again.instances == 30 and again.in_flight is not None
+        e.run(data, np.arange(18), train=True, update=False)
+        again = e.run(data, np.arange(18), train=True, update=False)
+        assert again.instances == 18 and again.in_flight is not None
         for word in (H.VALUES0, H.COUNTS0):
             pool = bound(e).I[bound(e).I[word] :]
             assert pool[M.LIVE] == 0 and pool[M.FULL] == 0
-        return again.loss, again.in_flight, e.gradients(data, np.arange(30))
+        return again.loss, again.in_flight, e.gradients(data, np.arange(18))
 
     loss, wide, gradients = run()
     monkeypatch.setattr(binding_module, "POOL_SHARE", 0.0)
