@@ -15,30 +15,23 @@ import dataclasses
 import itertools
 import statistics
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ampc.calibrate import calibrate
 from ampc.calibrate.report import target_text
 from ampc.codegen.plan import make_plan
-from ampc.place import Placement, Target, load_target, measure, parse_target, place, resized
+from ampc.ir.graph import Graph
+from ampc.place import Placement, Statistics, Target, estimate, load_target, parse_target, resized
+from ampc.place.loads import Loads
+from ampc.place.problem import Problem
 from ampc.runtime import profile
-from ampc.runtime.engine import Engine
 from ampc.simulate.simulator import Conditions, Simulator
 from benchmarks.harness import number
-from benchmarks.ours import ROOT, NoData, data_folder, graph_of
+from benchmarks.measured import DATA, Measured, Program, collect, load, save
+from benchmarks.ours import ROOT, NoData, data_folder
 from benchmarks.report import markdown_table, processor, text_table
 
-DATA: dict[str, tuple[str, dict[str, Any]]] = {
-    "babi15_ggsnn": ("babi15", {"train": 1000, "fold": 1}), "list_reduction": ("list_reduction", {}), "mnist_mlp": ("mnist", {}),
-    "qm9_ggsnn": ("qm9", {"limit": 8000}), "sentiment_tree_lstm": ("sst", {}),
-}  # fmt: skip
-"""Model -> its data; the others get random instances."""
-RANDOM, REPEATED, LONGEST = 2000, 8, 12
-"""Random instances, how often each is there (so that passes are long beside what they begin with), longest axis."""
 HEADS = ("model", "workers", "placement", "measured", "predicted", "error", "with a profile", "error", "placement")
 
 
@@ -65,62 +58,28 @@ def _error(predicted: float, measured: float) -> str:
     return f"{100 * (predicted / measured - 1):+.0f} %"
 
 
-def rows_for(model: str) -> tuple[Any, Any]:
-    """Return (program, its training data)."""
-    program = graph_of(model)
-    if model in DATA:
-        recipe, options = DATA[model]
-        return program, program.read(data_folder(recipe, **options), "train")
-    sys.path.insert(0, str(ROOT))
-    from tests.support import random_rows
-
-    return program, program.read([*random_rows(program.graph, RANDOM, seed=0, longest=LONGEST)] * REPEATED)
-
-
-def cases(model: str, target: Target, a: argparse.Namespace) -> list[Case]:
-    """Measure and predict one model."""
-    program, data = rows_for(model)
-    graph, seen = program.graph, measure(program.graph, data)
-    options = program.options({"workers": 1}).engine()
-    ones = {n: resized(target, n) for n in a.workers}
-    placements: list[tuple[int, str, Placement]] = []
-    for n, on in ones.items():
-        for strategy in ("balanced", "round_robin") if n > 1 else ("balanced",):
-            found = place(graph, on, strategy, seen)
-            if not any(p.device_of == found.device_of and w == n for w, _, p in placements):
-                placements.append((n, strategy, found))
-    engines = [(n, s, p, Engine(graph, p, options=dataclasses.replace(options, workers=n))) for n, s, p in placements]
-    count = _count(engines[0][3], data, a.seconds)
-    order = np.arange(data.n)[:count]
-    rates: list[list[float]] = [[] for _ in engines]
-    for _ in range(a.rounds):
-        for k, (*_, engine) in enumerate(engines):
-            result = engine.run(data, order, train=True)
-            rates[k].append(result.instances / result.seconds)
-    better, factors = {}, {}
-    for n, strategy, placement, engine in engines:
-        if strategy == "balanced":
-            engine.run(data, order, train=True, record=True)
-            told = profile.profile(engine.trace, engine.plan, seen)
-            better[n] = profile.refined(ones[n], told)
-            factors[n] = profile.factors(told, make_plan(graph, placement.device_of), seen, better[n])
+def predict(p: Program, found: list[Measured], target: Target) -> list[Case]:
+    """Predict what was measured of one model."""
+    graph, seen = p.graph, p.seen
     out = []
-    for (n, strategy, placement, _), found in zip(engines, rates):
-        rate = []
-        for on, conditions in ((ones[n], Conditions()), (better[n], Conditions(factors=factors[n]))):
-            result = Simulator(graph, placement, on, options=options, conditions=conditions).run(data, order, train=True)
-            rate.append(result.instances / result.seconds)
-        out.append(Case(model, n, strategy, statistics.median(found), rate[0], rate[1], placement.instances_per_s))
+    for m in found:
+        on = resized(target, m.workers)
+        told = next(x.profile for x in found if x.workers == m.workers)
+        plan = make_plan(graph, next(x.device_of for x in found if x.workers == m.workers))
+        better = profile.refined(on, told)
+        rates = []
+        for given, conditions in ((on, Conditions()), (better, Conditions(factors=profile.factors(told, plan, seen, better)))):
+            placement = Placement(m.strategy, tuple(d.name for d in on.devices), m.device_of)
+            result = Simulator(graph, placement, given, options=p.options, conditions=conditions).run(p.data, p.order(m.instances), train=True)
+            rates.append(result.instances / result.seconds)
+        out.append(Case(m.model, m.workers, m.strategy, m.rate, rates[0], rates[1], bound(graph, on, m.device_of, seen)))
     return out
 
 
-def _count(engine: Engine, data: Any, seconds: float) -> int:
-    """Return how many instances take about so long, compilation left out."""
-    n = min(data.n, 200)
-    engine.run(data, np.arange(min(n, 20)), train=True)
-    began = time.perf_counter()
-    engine.run(data, np.arange(n), train=True)
-    return int(max(min(data.n, 50), min(data.n, n * seconds / max(1e-6, time.perf_counter() - began))))
+def bound(graph: Graph, target: Target, device_of: dict[int, int], seen: Statistics) -> float:
+    """Return the instances/s that the busiest device or link of a placement allows, by the cost model."""
+    problem = Problem(graph, target, estimate(graph, seen), fine=True)
+    return 1.0 / Loads(problem, [device_of[u.nodes[0]] for u in problem.units]).busiest_s()
 
 
 def summary(found: list[Case]) -> list[str]:
@@ -143,26 +102,45 @@ def summary(found: list[Case]) -> list[str]:
     return lines
 
 
+def _present(models: Sequence[str]) -> list[str]:
+    """Return the models whose data are here."""
+    found = []
+    for model in models:
+        try:
+            if model in DATA:
+                data_folder(DATA[model][0], **DATA[model][1])
+            found.append(model)
+        except NoData as missing:
+            print(f"{model} is left out: {missing}", file=sys.stderr)
+    return found
+
+
 def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="*", metavar="MODEL", default=sorted(x.stem for x in (ROOT / "models").glob("*.amp")))
     p.add_argument("--target", type=Path, help="what `ampc calibrate` wrote; measured now without it")
     p.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--seconds", type=float, default=0.5)
-    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=0.2)
+    p.add_argument("--rounds", type=int, default=3, help="passes of each placement, three times")
+    p.add_argument("--save", type=Path, metavar="FILE", help="only measure, and keep what was measured")
+    p.add_argument("--measured", type=Path, metavar="FILE", help="predict what was kept, without measuring")
     p.add_argument("--write", action="store_true", help="put the table into docs/simulation.md")
     a = p.parse_args(argv)
     target = load_target(a.target) if a.target is not None else parse_target(target_text(calibrate()), "cpu.toml")
+    if a.measured is not None:
+        known = [m for m in load(a.measured) if m.model in a.models and m.workers in a.workers]
+    else:
+        known = collect(_present(a.models), target, a.workers, a.rounds, a.seconds)
+    if a.save is not None:
+        save(a.save, known)
+        print("\n".join(f"{m.model}  {m.workers}  {m.strategy}  {number(m.rate)}" for m in known))
+        return
     found: list[Case] = []
-    for model in a.models:
-        try:
-            found += cases(model, target, a)
-        except NoData as missing:
-            print(f"{model} is left out: {missing}", file=sys.stderr)
-            continue
-        for case in found:
-            if case.model == model:
-                print("  " + "  ".join(case.row()), file=sys.stderr, flush=True)
+    for model in dict.fromkeys(m.model for m in known):
+        made = predict(Program(model), [m for m in known if m.model == model], target)
+        for case in made:
+            print("  " + "  ".join(case.row()), file=sys.stderr, flush=True)
+        found += made
     body = [c.row() for c in found]
     print(text_table(HEADS, body))
     print("\n".join(summary(found)))

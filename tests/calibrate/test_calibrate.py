@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ampc
 from ampc import calibrate as calibration
-from ampc.calibrate import fit, handling, report
+from ampc.calibrate import crossing, fit, handling, report
 from ampc.calibrate.fit import Figure
 from ampc.calibrate.measure import Calibration, Point
 from ampc.calibrate.threads import together
@@ -93,7 +93,7 @@ def made(cores: int, **changes: tuple[float, ...]) -> Calibration:
     values |= dict.fromkeys(("product_overhead_s", "instance_overhead_s", "value_overhead_s", "row_overhead_s", "number_overhead_s"), (5e-9,) * 3)
     values |= {"copy_bytes_per_s": (9e9,) * 3, "matrix_half_columns": (4.0,) * 3}
     if cores > 1:
-        values |= {"latency_s": (0.5e-6,) * 3, "link_overhead_s": (0.1e-6,) * 3, "link_bytes_per_s": (8e9,) * 3}
+        values |= {"latency_s": (0.5e-6,) * 3, "link_overhead_s": (0.1e-6,) * 3, "link_message_s": (20e-9,) * 3, "link_bytes_per_s": (8e9,) * 3}
     figures = tuple(Figure(name, name, "s", v) for name, v in (values | changes).items())
     return Calibration(cores, "openblas", 25.0, figures, (Point(64, 64, 8, 1e-6),), 0.1, 1.0)
 
@@ -111,7 +111,7 @@ def test_the_target_file_says_what_was_measured(cores: int) -> None:
     assert (device.matrix_half_columns, device.copy_bytes_per_s, device.row_overhead_s, device.product_overhead_s) == (4.0, 9e9, 5e-9, 5e-9)
     other = load_target("cpu-2").links
     assert target.links.latency_s == (0.5e-6 if cores > 1 else other.latency_s)
-    assert text.count("not measured: that takes two cores") == (0 if cores > 1 else 3)
+    assert text.count("not measured: that takes two cores") == (0 if cores > 1 else 4)
     assert report.table(made(cores)).count("\n") >= 7
 
 
@@ -120,7 +120,7 @@ def test_noise_is_told() -> None:
     noisy = made(2, latency_s=(1e-6, 2e-6, 3e-6))
     assert "latency_s" in (report.warning(noisy) or "")
     assert "NOISY" in next(x for x in report.target_text(noisy).splitlines() if x.startswith("latency_s"))
-    assert report.as_json(noisy, "cpu.toml", load_target("cpu-2"))["figures"][-3]["noisy"] is True
+    assert report.as_json(noisy, "cpu.toml", load_target("cpu-2"))["figures"][-4]["noisy"] is True
 
 
 def test_a_figure_out_of_bounds_is_an_error_and_no_file() -> None:
@@ -194,22 +194,39 @@ def test_this_machine(cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     if cores > 1:
         assert 1e-8 < figures["latency_s"] < 1e-3
         assert 0 <= figures["link_overhead_s"] < 1e-5
+        assert 0 <= figures["link_message_s"] < 1e-5
     assert len(found["products"]) == 35
     target = load_target(tmp_path / "cpu.toml")
     assert len(target.devices) == cores
     assert ampc.compile("list_reduction", target="cpu.toml").manifest.target == target
 
 
-def test_latency_and_period_are_read_from_a_log() -> None:
-    """Messages that met a resting thread, and firings of part of the tokens, do not disturb."""
-    from ampc.calibrate.passes import latency, period
+def test_latency_is_read_from_a_log() -> None:
+    """A message that met a resting thread does not disturb."""
+    from ampc.calibrate.passes import latency
 
-    log = SimpleNamespace(
-        sent_s=np.arange(5.0), arrived_s=np.array([0.25, 1.25, 2.5, 12.0, np.nan]),
-        start_s=np.array([0.0, 4.0, 6.0, 2.0, 1.0]), tokens=np.array([8, 8, 3, 8, 8]),
-    )  # fmt: skip
+    log = SimpleNamespace(sent_s=np.arange(5.0), arrived_s=np.array([0.25, 1.25, 2.5, 12.0, np.nan]))
     assert latency(log) == 0.375  # type: ignore[arg-type]  # what it reads of a Trace
-    assert period(log, 8) == 1.0  # type: ignore[arg-type]  # as above
+
+
+def test_crossings_tell_what_goes_together_from_each_message_and_each_byte() -> None:
+    """Of the fastest of several rounds, with firings that take a fifth longer than the cost model says."""
+    costs = dict(zip(handling.FEATURES, (1e-7, 5e-8, 1e-8, 2e-9, 6e-9, 7e-9, 3e-11, 1e-7, 1e-11, 4e-11)))
+    device = Device("core", "cpu", {"fp32": 1e11}, 1e10, 1 << 30, 0.0)
+    together_s, each_s, byte_s = 5e-7, 3e-8, 2e-10
+    apart, alone = [], []
+    for width in (1, 64, 512):
+        for n in (1, 16, 64):
+            own = spent(seconds=0.0, firings=2000, tokens=2000 * n, copied_bytes=8000 * n * width)
+            modelled = 1.2 * float(np.dot(own.counts(0.0), list(costs.values())))
+            messages = 1000 * n
+            seconds = modelled + 1000 * together_s + 2 * messages * each_s + 4 * width * messages * byte_s
+            apart.append(crossing.Crossed(dataclasses.replace(own, seconds=seconds), 1000, messages, 4 * width * messages))
+        twin = spent(seconds=0.0, firings=100, tokens=6400, copied_bytes=1e4 * width)
+        alone.append(dataclasses.replace(twin, seconds=1.2 * float(np.dot(twin.counts(0.0), list(costs.values())))))
+    slow = [dataclasses.replace(c, spent=dataclasses.replace(c.spent, seconds=3 * c.spent.seconds)) for c in apart]
+    found = crossing.figures([(slow, alone, 2e-7), (apart, alone, 2e-7)], device, costs)
+    assert found == pytest.approx({"latency_s": 2e-7, "link_overhead_s": 1.5e-7, "link_message_s": each_s, "link_bytes_per_s": 1 / byte_s}, rel=1e-6)
 
 
 def test_calls_run_at_the_same_time_and_failures_are_raised() -> None:

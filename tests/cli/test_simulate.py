@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from ampc.cli.compile import placement_text
 from ampc.cli.main import main
+from ampc.cli.place import _table
 from ampc.runtime import trace
 from tests.support import MODELS, random_rows, small
 
@@ -220,3 +222,19 @@ def test_a_compiled_program_keeps_its_parameters(capsys: pytest.CaptureFixture[s
     assert "fixed when it was compiled" in capsys.readouterr().err
     assert main(["simulate", "m.ampx", "--cost-only"]) == 2
     assert "needs data" in capsys.readouterr().err
+
+
+def test_place_tells_what_the_instances_in_flight_give(capsys: pytest.CaptureFixture[str]) -> None:
+    def placed(*args: str) -> str:
+        assert main(["place", MODEL, "--set", "hidden=6", "--target", "fpga_mesh_4x4", *args]) == 0
+        return capsys.readouterr().out
+
+    found = json.loads(placed("--data", "data", "--json"))
+    short = simulated(capsys, "--target", "fpga_mesh_4x4", "--cost-only")  # which fills and drains
+    assert 0.95 * short["instances_per_s"] < found["loaded_instances_per_s"] < 10 * short["instances_per_s"]
+    assert found["in_flight"] >= short["most_in_flight"]
+    assert f"simulated {found['loaded_instances_per_s']:,.0f} instances/s with {found['in_flight']} in flight" in placement_text(found)
+    assert "loaded_instances_per_s" not in json.loads(placed("--json"))  # it takes data
+    row = {"name": "balanced", "bottleneck": "fpga:0", "devices_used": 2, **found, "memory_bytes": 1, "changes": {}}
+    head, line = _table([row]).splitlines()
+    assert head.index("  loaded  ") < head.index("  devices") and f"  {found['loaded_instances_per_s']:12,.0f}  " in line

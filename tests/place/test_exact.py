@@ -81,7 +81,7 @@ def target(topology: str, n: int, bytes_per_s: float = 1e9, **more: object) -> T
 
 
 TARGETS = {
-    "shared": target("shared", 3, overhead_s=1e-7), "star": target("star", 3), "slow star": target("star", 3, 1e7), "full": target("full", 3),
+    "shared": target("shared", 3, overhead_s=1e-7, message_overhead_s=3e-8), "star": target("star", 3), "slow star": target("star", 3, 1e7), "full": target("full", 3),
     "ring": target("ring", 4, 3e8), "mesh": target("mesh", 4, 3e8, columns=2), "torus": target("torus", 4, 3e8, columns=2),
     "tree": target("tree", 4, 3e8, branching=2), "unequal": target("full", 3, flops=(1e11, 3e11)),
     "hosts": target("hosts", 4, host_devices=2, network=HostNetwork(1e8, 1e-6)),
@@ -106,7 +106,7 @@ def scored(problem: Problem, choice: tuple[int, ...]) -> tuple[bool, float, floa
         shared = t.links.topology == "shared"
         for d in (here, there):
             on_device = x.bytes / 2 / t.links.bytes_per_s if shared else 0.0
-            busy[d] += x.messages / 2 * t.devices[d].message_s + x.bursts * t.links.overhead_s + on_device
+            busy[d] += x.messages * (t.devices[d].message_s / 2 + t.links.message_overhead_s) + x.bursts * t.links.overhead_s + on_device
         for link in () if shared else (*network.path(here, there), *network.path(there, here)):
             links[link] = links.get(link, 0.0) + x.bytes / 2 / network.links[link].bytes_per_s
     busiest = max(*busy, *links.values(), 0.0)

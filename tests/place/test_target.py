@@ -216,7 +216,9 @@ _PLACES = st.sampled_from([
     ("name",), ("description",), ("devices",), ("links",), *((("devices", k)) for k in (
         "name", "kind", "count", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "memory_bytes_per_s", "message_overhead_s",
         "firing_overhead_s", "messages_per_firing", "matrix_half_rows", "cores", "x",
-    )), *((("links", k)) for k in ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link", "x")),
+    )), *((("links", k)) for k in (
+        "topology", "bytes_per_s", "latency_s", "overhead_s", "message_overhead_s", "columns", "branching", "host_devices", "network", "link", "x",
+    )),
 ])
 
 

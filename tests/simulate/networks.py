@@ -17,11 +17,14 @@ from ampc.simulate.flow import Flow, synthetic
 SLACK = 1e-9
 
 
-def target(devices: int, *, topology: Any = "full", bytes_per_s: float = 100.0, latency_s: float = 0.5, overhead_s: float = 0.0, **device: Any) -> Target:
-    """Devices of one kind, which take a message at a time unless said otherwise."""
+def target(
+    devices: int, *, topology: Any = "full", bytes_per_s: float = 100.0, latency_s: float = 0.5, overhead_s: float = 0.0, each_s: float = 0.0,
+    **device: Any,
+) -> Target:  # fmt: skip
+    """Devices of one kind, which take a message at a time unless said otherwise. each_s: what a message costs sender and receiver."""
     settings = {"message_overhead_s": 0.0, "messages_per_firing": 1, "memory_bytes": 1 << 40, **device}
     made = tuple(Device(f"d{k}", "fpga", {"fp32": 1.0}, 1.0, **settings) for k in range(devices))
-    return Target("test", made, Links(topology, bytes_per_s, latency_s, overhead_s))
+    return Target("test", made, Links(topology, bytes_per_s, latency_s, overhead_s, each_s))
 
 
 def varied(flow: Flow, devices: int, seed: int, scattered: bool = True) -> Flow:
@@ -93,7 +96,7 @@ def digest(count: int = 36) -> str:
         devices, take, nodes, in_flight = (int(x) for x in rng.integers(1, 6, 4))
         form: Any = ("chain", "tree")[k % 2]
         flow = varied(synthetic(form, nodes, devices, take=take, frequency=3.0, update_s=0.3, firing_s=0.2), devices, k)
-        on = target(devices, topology=("full", "ring", "star")[k % 3], messages_per_firing=0 if take > 1 else 1, overhead_s=0.05)
+        on = target(devices, topology=("full", "ring", "star")[k % 3], messages_per_firing=0 if take > 1 else 1, overhead_s=0.05, each_s=0.02)
         chance: Any = {"jitter": (0.0, 0.5)[k % 2], "failures_per_s": (0.0, 0.2)[k // 3 % 2], "repair_s": 3.0, "seed": k}
         r = simulate(flow, on, 15, Settings(in_flight, tuple(MODES)[k // 2 % 3], batch=3, events=10_000, **chance))
         check_pass(flow, on, order(flow, 15, k), in_flight, r)

@@ -114,6 +114,25 @@ def test_a_filled_pipeline_updates_all_layers_after_the_same_instances_without_d
 def test_messages_to_another_device_cost_both_sides_their_overhead() -> None:
     r = run(pair(), target(2, overhead_s=0.1), 1)
     assert r.totals.seconds == pytest.approx(9.0 + 4 * 0.1)
+    r = run(pair(), target(2, overhead_s=0.1, each_s=0.03), 1)
+    assert r.totals.seconds == pytest.approx(9.0 + 4 * 0.13)
+
+
+def test_in_shared_memory_the_reader_spends_the_time_of_the_bytes() -> None:
+    """A message is there after its latency; with two instances in flight the sender fires meanwhile as if nothing were carried."""
+    carried, read = run(pair(), target(2), 1), run(pair(), target(2, topology="shared"), 1)
+    assert read.totals.seconds == pytest.approx(carried.totals.seconds) == pytest.approx(9.0)
+    assert read.totals.busy_s.sum() == pytest.approx(carried.totals.busy_s.sum() + carried.totals.link_busy_s.sum())
+    assert read.totals.link_busy_s.sum() == 0.0 and read.totals.link_bytes.sum() == carried.totals.link_bytes.sum()
+
+
+def test_the_loaded_rate_leaves_out_what_fills_and_drains() -> None:
+    flow = synthetic("chain", nodes=4, devices=4, seconds=1.0, backward=1.0, message_bytes=0.0)
+    quick = target(4, latency_s=0.0, bytes_per_s=1e12)
+    alone, many = run(flow, quick, 40, max_active_keys=1), run(flow, quick, 40, max_active_keys=8)
+    assert alone.loaded_instances_per_s == pytest.approx(1 / 8)
+    assert many.totals.instances_per_s < many.loaded_instances_per_s == pytest.approx(1 / 2, rel=0.05)
+    assert run(flow, quick, 1).loaded_instances_per_s == 0.0
 
 
 # ------------------------------------------------------------------------------------------ any pass at all
@@ -131,7 +150,7 @@ def test_nothing_is_lost_and_nothing_happens_before_its_time(
 ) -> None:
     form, nodes, devices, seed = shape
     flow = varied(synthetic(form, nodes, devices, take=take, frequency=float(batch), update_s=0.3, firing_s=0.2), devices, seed)
-    on = target(devices, topology=topology, messages_per_firing=0 if take > 1 else 1, overhead_s=0.05)
+    on = target(devices, topology=topology, messages_per_firing=0 if take > 1 else 1, overhead_s=0.05, each_s=0.02)
     chance = {"jitter": jitter, "failures_per_s": failures, "repair_s": 3.0, "seed": seed}
     values: dict[str, Any] = {"max_active_keys": in_flight, "mode": mode, "batch": batch, **chance}
     first, again = run(flow, on, n, **values), run(flow, on, n, **values)

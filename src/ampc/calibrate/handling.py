@@ -15,8 +15,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ampc.codegen.carried import segment_terms
+from ampc.codegen.plan import Plan
 from ampc.compiler import compile_source
-from ampc.place import load_target, measure
+from ampc.place import Statistics, load_target, measure
 from ampc.place.cost import rows_of
 from ampc.place.target import NOTHING, Device
 from ampc.place.target import Handling as Handled
@@ -239,31 +240,33 @@ class _Measured:
         n = int(min(max(4 * few, self.rate * seconds), INSTANCES))
         took = self._pass(n) - before
         more = [(q, f - g, t - s) for (q, f, t), (_, g, s) in zip(self._tokens(), tokens)]
-        return self._spent(took, more)
+        return spent_by(self.engine.plan, self.statistics, took, more)
 
     def _tokens(self) -> list[tuple[int, int, int]]:
         return [(q, f, t) for q, (_, f, t) in enumerate(self.engine.firings())]
 
-    def _spent(self, seconds: float, queues: Sequence[tuple[int, int, int]]) -> Spent:
-        plan = self.engine.plan  # the Source's firings and messages count like others
-        rows = rows_of(plan.graph, self.statistics)
-        firings_n, tokens_n, called, matrix = 0, 0, np.zeros(3), 0.0
-        handled = NOTHING
-        vectors: list[tuple[float, float]] = []
-        for q, firings, tokens in queues:
-            segment, direction = plan.segments[q // 2], q % 2
-            firings_n, tokens_n = firings_n + firings, tokens_n + tokens
-            inside = {n.id for n in segment.nodes}
-            for n in segment.nodes:
-                sides = product_sides(plan.graph, n, inside)
-                called += np.array([sum(product_flops(plan.graph, n, inside)), sum(sides), len(sides)]) * firings * (1 + direction)
-            for _, t in segment_terms(plan, segment):
-                k = tokens * rows(t.axis, t.region)
-                handled = handled + (t.handled_bwd if direction else t.handled_fwd) * k
-                matrix += k * (t.matrix_bwd if direction else t.matrix_fwd)
-                vectors.append((k * (t.vector_bwd if direction else t.vector_fwd), k * (t.bytes_bwd if direction else t.bytes_fwd)))
-        flops, sides_n, calls = called.tolist()
-        return Spent(seconds, queues[0][2], firings_n, tokens_n, handled, matrix, (flops, sides_n, calls), tuple(vectors))
+
+
+def spent_by(plan: Plan, statistics: Statistics, seconds: float, queues: Sequence[tuple[int, int, int]]) -> Spent:
+    """Return what a pass did, by (number, firings, tokens) of each queue; the Source's firings and messages count like others."""
+    rows = rows_of(plan.graph, statistics)
+    firings_n, tokens_n, called, matrix = 0, 0, np.zeros(3), 0.0
+    handled = NOTHING
+    vectors: list[tuple[float, float]] = []
+    for q, firings, tokens in queues:
+        segment, direction = plan.segments[q // 2], q % 2
+        firings_n, tokens_n = firings_n + firings, tokens_n + tokens
+        inside = {n.id for n in segment.nodes}
+        for n in segment.nodes:
+            sides = product_sides(plan.graph, n, inside)
+            called += np.array([sum(product_flops(plan.graph, n, inside)), sum(sides), len(sides)]) * firings * (1 + direction)
+        for _, t in segment_terms(plan, segment):
+            k = tokens * rows(t.axis, t.region)
+            handled = handled + (t.handled_bwd if direction else t.handled_fwd) * k
+            matrix += k * (t.matrix_bwd if direction else t.matrix_fwd)
+            vectors.append((k * (t.vector_bwd if direction else t.vector_fwd), k * (t.bytes_bwd if direction else t.bytes_fwd)))
+    flops, sides_n, calls = called.tolist()
+    return Spent(seconds, queues[0][2], firings_n, tokens_n, handled, matrix, (flops, sides_n, calls), tuple(vectors))
 
 
 def _instances(text: str) -> list[dict[str, object]]:
@@ -296,4 +299,4 @@ def figures(passes: Sequence[Spent], device: Device) -> dict[str, float]:
     return dict(zip(FEATURES, found.tolist()))
 
 
-__all__ = ["FEATURES", "PROGRAMS", "Handling", "Spent", "figures", "median"]
+__all__ = ["FEATURES", "PROGRAMS", "Handling", "Spent", "figures", "median", "spent_by"]

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ampc.calibrate import fit, handling, loops
+from ampc.calibrate import crossing, fit, handling, loops
 from ampc.calibrate.fit import Figure
-from ampc.calibrate.passes import CROSSING, SAME, Passes, latency, period
 from ampc.calibrate.threads import together
 from ampc.place.target import Device, Precision
 from ampc.place.work import flops_per_number
 from ampc.runtime import blas, native
-from ampc.runtime.trace import Trace
 
 ROUNDS, FEWEST = 7, 3
 SHAPES = ((16, 16), (64, 10), (64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
@@ -33,12 +31,6 @@ GATE = 4096
 """Numbers of the element-wise loop: they stay in the first cache, as a firing's rows do."""
 WORKING_SETS = {"memory_bytes_per_s": 256 << 10, "memory_middle": 4 << 20, "memory_large": 128 << 20}
 """Figure -> bytes that are read and written again and again: a firing's rows, the values of the instances in flight, what no cache holds."""
-PASSES = 4
-"""Passes of two threads in a round."""
-TOGETHER = 64
-"""Tokens that cross at once, for what each costs beside latency."""
-BLOCK = 64 << 10
-"""Bytes that go to another core at once, for the rate of a link."""
 
 Say = Callable[[str], None]
 
@@ -80,14 +72,15 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
     blas.one_thread_per_call()
     slot = seconds / ROUNDS
     say("compiling")
-    products = _Products(cores, 0.3 * slot)
+    products = _Products(cores, 0.25 * slot)
     single = [_Loop(cores, slot * share, *work) for share, work in zip((0.05, 0.04, 0.04, 0.08), _single_loops())]
     halves = _Halves(cores, 0.06 * slot) if blas.half_lacks() is None else None
     handled = handling.Handling(0.3 * slot)
-    crossing = _Crossing(0.2 * slot) if cores > 1 else None
+    apart = crossing.Crossing(0.3 * slot) if cores > 1 else None
     began = time.perf_counter()
     samples: dict[str, list[float]] = {}
     passes: list[list[handling.Spent]] = []
+    crossed: list[crossing.Sample] = []
     for r in range(ROUNDS):
         if r >= FEWEST and time.perf_counter() - began > seconds:
             break  # the machine is busy with something else: rounds take longer than they compute
@@ -97,14 +90,16 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
         if halves is not None:
             found["half_speed"] = halves.sample()
         passes.append(handled.sample())
-        if crossing is not None:
-            told = _handled(passes[-1:], {name: [*samples.get(name, []), value] for name, value in found.items()})
-            found |= crossing.sample(told["firing_overhead_s"], told["message_overhead_s"])
+        if apart is not None:
+            crossed.append(apart.sample())
+            found["handover_s"] = _handover(0.02 * slot)
         for name, value in found.items():
             samples.setdefault(name, []).append(value)
+    left_out: dict[str, list[float]] = {}
     for r in range(len(passes)):  # least squares magnify noise: of all rounds but one, in turn
-        for name, value in _handled(passes[:r] + passes[r + 1 :], samples).items():
-            samples.setdefault(name, []).append(value)
+        for name, value in _handled(passes[:r] + passes[r + 1 :], crossed[:r] + crossed[r + 1 :], samples).items():
+            left_out.setdefault(name, []).append(value)
+    samples |= left_out
     figures = tuple(Figure(name, *_WORDS[name], tuple(values)) for name, values in samples.items())
     points = products.points()
     return Calibration(
@@ -114,8 +109,8 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
     )  # fmt: skip
 
 
-def _handled(rounds: list[list[handling.Spent]], samples: dict[str, list[float]]) -> dict[str, float]:
-    """Return what the engine's passes in some rounds tell, given what loops have told."""
+def _handled(rounds: list[list[handling.Spent]], crossed: list[crossing.Sample], samples: dict[str, list[float]]) -> dict[str, float]:
+    """Return what the engine's passes in some rounds tell, on one core and on two, given what loops have told."""
     found = {name: float(np.median(values)) for name, values in samples.items()}
     rates: dict[Precision, float] = {"fp32": found["product_flops_per_s"]}
     device = Device(
@@ -123,11 +118,12 @@ def _handled(rounds: list[list[handling.Spent]], samples: dict[str, list[float]]
         matrix_half_columns=found["matrix_half_columns"],
     )  # fmt: skip
     told = handling.figures(handling.median(rounds), device)
+    between = crossing.figures(crossed, device, told) if crossed else {}
     byte, flop, called = (told.pop(name) for name in ("copy_s_per_byte", "matrix_s_per_flop", "matrix_s_per_called_flop"))
     if flop * found["product_flops_per_s"] < 0.1:  # nothing but noise: a product takes no less within the engine
         flop, called = 1 / found["product_flops_per_s"], found["product_half_rows"] / found["product_flops_per_s"]
     told["copy_bytes_per_s"] = 1 / byte if byte > 0 else found["memory_bytes_per_s"]
-    return told | {"matrix_flops_per_s": 1 / flop, "matrix_half_rows": called / flop}
+    return told | between | {"matrix_flops_per_s": 1 / flop, "matrix_half_rows": called / flop}
 
 
 _WORDS = {
@@ -150,7 +146,8 @@ _WORDS = {
     "message_overhead_s": ("a message taken from a queue", "s"),
     "firing_overhead_s": ("a firing", "s"),
     "latency_s": ("latency of a message to another core", "s"),
-    "link_overhead_s": ("busy time of each side, a message", "s"),
+    "link_overhead_s": ("busy time of each side, messages that go together", "s"),
+    "link_message_s": ("busy time of each side, each of them", "s"),
     "handover_s": ("a word to another core", "s"),
     "link_bytes_per_s": ("bytes to another core", "B/s"),
 }
@@ -280,55 +277,24 @@ def _operands(k: int, n: int, rows: int, halves: bool = False) -> Callable[[], A
 # ------------------------------------------------------------------------------------------------- between cores
 
 
-class _Crossing:
-    """Two workers on two cores: what a message to the other costs, beside what it costs on one core.
+def _handover(seconds: float) -> float:
+    """Return the seconds in which a word is written on one core and read on another: the fastest of many windows."""
+    F, G = np.zeros(2, np.float32), np.zeros(1, np.int64)
+    rounds, windows = 500, 100
+    took: list[float] = []
+    until = time.perf_counter() + seconds
 
-    Two threads have to run at the same time, so that anything else that runs disturbs: medians are over messages, and of the windows of
-    `handover_s` and `link_bytes_per_s` in a round the fastest counts.
-    """
+    def run(side: int) -> None:
+        for w in range(windows):
+            began = time.perf_counter()
+            loops.exchange(F, G, side, 1, w * rounds, rounds)
+            if side == 0:
+                took.append(time.perf_counter() - began)
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds / 4
-        self.one, self.many, self.same = Passes(CROSSING, 2, 1), Passes(CROSSING, 2, 1, TOGETHER), Passes(SAME, 1, 1, TOGETHER)
-
-    def sample(self, firing_s: float, message_s: float) -> dict[str, float]:
-        """Return the figures of links in one round, given what firings and messages cost."""
-        latency_s = latency(self._apart(self.one))
-        period_s = period(self._apart(self.many), TOGETHER)
-        same = self.same.measure(self.seconds)
-        layers = (same.seconds - same.firings * firing_s - same.tokens * message_s) / same.tokens  # what both compute, once a token
-        # All tokens go to and fro together, and each is sent by one side and taken by the other.
-        each = (period_s - latency_s - firing_s) / TOGETHER - message_s - layers / 2
-        word, block = self._turn(1), self._turn(BLOCK // 4)
-        return {
-            "latency_s": latency_s,
-            "link_overhead_s": max(0.0, each / 2),
-            "handover_s": word / 2,
-            "link_bytes_per_s": BLOCK / max(block - word, 1e-9),
-        }
-
-    def _apart(self, passes: Passes) -> Trace:
-        """Return the log of the fastest of some passes."""
-        return min((passes.recorded(self.seconds / PASSES) for _ in range(PASSES)), key=latency)
-
-    def _turn(self, n: int) -> float:
-        """Return the seconds in which n numbers are written on one core, read on another, and answered: the fastest of many windows."""
-        F, G = np.zeros(n + 1, np.float32), np.zeros(1, np.int64)
-        rounds, windows = (500, 100) if n == 1 else (20, 20)
-        took: list[float] = []
-        until = time.perf_counter() + self.seconds / 2
-
-        def run(side: int) -> None:
-            for w in range(windows):
-                began = time.perf_counter()
-                loops.exchange(F, G, side, n, w * rounds, rounds)
-                if side == 0:
-                    took.append(time.perf_counter() - began)
-
-        while not took or time.perf_counter() < until:
-            G[0] = 0
-            together([functools.partial(run, side) for side in (0, 1)])
-        return min(took) / rounds
+    while not took or time.perf_counter() < until:
+        G[0] = 0
+        together([functools.partial(run, side) for side in (0, 1)])
+    return min(took) / rounds / 2
 
 
 __all__ = ["Calibration", "Point", "measure"]

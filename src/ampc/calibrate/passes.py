@@ -24,26 +24,7 @@ from ampc.runtime.program import Program
 from ampc.runtime.trace import Trace
 from ampc.source import remember
 
-TURNS = 100
 INSTANCES = 16_384
-
-SAME = f"""model crossing():
-    instance:
-        x: float
-    here = LayerNorm(1)
-    there = LayerNorm(1)
-    h = x
-    loop t in range({TURNS}) carry h:
-        h = there(here(h))
-    loss squared(h, x)
-"""
-"""Two layers in turn; on one core a turn is one token forward and one back."""
-
-CROSSING = SAME.replace(
-    "    here = LayerNorm(1)\n    there = LayerNorm(1)\n",
-    '    here = LayerNorm(1, device = "core:0")\n    there = LayerNorm(1, device = "core:1")\n',
-)
-"""The same with a message to the other core for each, forward and back."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +34,8 @@ class Count:
     firings: int
     tokens: int
     seconds: float
+    queues: tuple[tuple[int, int], ...] = ()
+    """Firings and tokens of each queue, the Source's too."""
 
 
 class _Pinned(Engine):
@@ -98,8 +81,8 @@ class Passes:
         if self.engine.options.workers == 1:
             took = time.process_time() - began  # what else the machine does does not count
         self.rate = n / took
-        rows = [(f, t) for what, f, t in self.engine.firings() if not what.startswith("0 ")]
-        return Count(sum(f for f, _ in rows), sum(t for _, t in rows), took)
+        queues = tuple((f, t) for _, f, t in self.engine.firings())
+        return Count(sum(f for f, _ in queues[2:]), sum(t for _, t in queues[2:]), took, queues)
 
     def recorded(self, seconds: float) -> Trace:
         """Return the log of a pass over as many instances as take about `seconds`."""
@@ -116,13 +99,4 @@ def latency(trace: Trace) -> float:
     return float(np.nanmedian(trace.arrived_s - trace.sent_s))
 
 
-def period(trace: Trace, together: int) -> float:
-    """Return the median seconds from a firing that takes all tokens in flight (`together`) to the next that does: one after the other."""
-    order = np.argsort(trace.start_s)
-    full = trace.tokens[order] == together
-    gaps = np.diff(trace.start_s[order])[full[:-1] & full[1:]]
-    assert len(gaps), "a group goes as one"
-    return float(np.median(gaps))
-
-
-__all__ = ["CROSSING", "SAME", "TURNS", "Count", "Passes", "latency", "period"]
+__all__ = ["Count", "Passes", "latency"]

@@ -99,6 +99,7 @@ def target_text(c: Calibration) -> str:
         line("bytes_per_s", "link_bytes_per_s", other.bytes_per_s),
         line("latency_s", "latency_s", other.latency_s),
         line("overhead_s", "link_overhead_s", other.overhead_s),
+        line("message_overhead_s", "link_message_s", other.message_overhead_s),
     ]
     text = "\n".join(lines) + "\n"
     parse_target(text, "cpu.toml")  # a figure out of bounds is an error here, and not at the first use

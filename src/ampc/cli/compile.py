@@ -342,6 +342,8 @@ def placement_text(report: dict[str, Any]) -> str:
         f"bottleneck {printable(report['bottleneck'])}, {report['crossing_messages']:.1f} messages between devices an instance, "
         f"at most {100 * report['gap']:.1f} % from the best"
     )
+    if "loaded_instances_per_s" in report:
+        lines.append(f"simulated {report['loaded_instances_per_s']:,.0f} instances/s with {report['in_flight']:,} in flight")
     return "\n".join(lines) + "\n"
 
 

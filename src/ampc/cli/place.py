@@ -19,6 +19,7 @@ from ampc.diagnostics import AmpError, error, printable
 
 if TYPE_CHECKING:
     from ampc.compiler import Compilation
+    from ampc.manifest import Manifest
     from ampc.place import Placement
 
     Placing = Callable[[str, list[str] | None, list[str] | None], Compilation]
@@ -45,7 +46,9 @@ def place_command(
     at: AtOption = None,
     split: SplitOption = None,
     replicas: ReplicasOption = None,
-    data: Annotated[str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Data whose lengths and values the cost estimate is made from; tells the loaded rate.")
+    ] = None,
     sets: SetOption = None,
     disable: DisableOption = None,
     profile: ProfileOption = None,
@@ -54,7 +57,10 @@ def place_command(
     force: Annotated[bool, typer.Option("--force", help="Replace a model there that was compiled from another file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
 ) -> None:
-    """Place a program on a target: predicted rate, bottleneck, memory of each device, traffic of each link."""
+    """Place a program on a target: predicted rate, bottleneck, memory of each device, traffic of each link.
+
+    With `--data` also the rate that the instances in flight give, which a short simulation tells.
+    """
     from ampc import artefact
 
     if compare and (out is not None or split is not None or replicas is not None or profile is not None or strategy != "balanced"):
@@ -63,12 +69,13 @@ def place_command(
 
     placed = _placing(program, target, at, data, sets, disable, profile, precision)
     if compare:
-        rows = [_row(name, placed, *how) for name, how in COMPARED.items()]
+        rows = [_row(name, placed, data, precision, *how) for name, how in COMPARED.items()]
         print(json.dumps(rows, indent=1) if as_json else _table(rows), end="\n" if as_json else "")
         return
     done = placed(strategy, split, replicas)
     assert done.manifest is not None
     report = artefact.placement_report(done.manifest.placement, done.manifest)
+    report |= _loaded(done.manifest, data, precision, profile)
     report["changes"] = {name: {"columns": c.columns, "replicas": c.replicas} for name, c in done.changes.items()}
     if out is not None:
         report["folder"] = str(artefact.write(done, out, force=force))
@@ -127,7 +134,27 @@ def _placing(
     return placed
 
 
-def _row(name: str, placed: Placing, strategy: str, split: list[str] | None, replicas: list[str] | None) -> dict[str, Any]:
+def _loaded(manifest: Manifest, data: str | None, precision: Precision | None, profile: str | None = None) -> dict[str, Any]:
+    """Return what the instances in flight give, as entries of a report; {} without data, and where so many do not fit for a simulation."""
+    if data is None:
+        return {}
+    from ampc.data import find, read
+    from ampc.simulate.study import loaded
+
+    refine = factors_from(profile, False)
+    factors = {} if refine is None else refine(manifest.graph, manifest.statistics, manifest.target)
+    try:
+        rate, in_flight = loaded(manifest, read(find(data)["train"], manifest.graph), factors, None if precision is None else precision.value)
+    except AmpError as e:
+        if any(d.code not in ("AMP552", "AMP553") for d in e.diagnostics):
+            raise
+        return {}
+    return {"loaded_instances_per_s": rate, "in_flight": in_flight}
+
+
+def _row(
+    name: str, placed: Placing, data: str | None, precision: Precision | None, strategy: str, split: list[str] | None, replicas: list[str] | None
+) -> dict[str, Any]:
     """Return one line of the comparison; a strategy that cannot place the program says why."""
     from ampc.artefact import placement_report
 
@@ -140,7 +167,8 @@ def _row(name: str, placed: Placing, strategy: str, split: list[str] | None, rep
     assert done.manifest is not None
     report = placement_report(done.manifest.placement, done.manifest)
     return {
-        "name": name, "predicted_instances_per_s": report["predicted_instances_per_s"], "bottleneck": report["bottleneck"], "gap": report["gap"],
+        "name": name, "predicted_instances_per_s": report["predicted_instances_per_s"], **_loaded(done.manifest, data, precision),
+        "bottleneck": report["bottleneck"], "gap": report["gap"],
         "devices_used": sum(bool(d["nodes"]) for d in report["devices"]), "memory_bytes": max(d["memory_bytes"] for d in report["devices"]),
         "crossing_messages": report["crossing_messages"], "crossing_bytes": report["crossing_bytes"],
         "changes": {name: {"columns": c.columns, "replicas": c.replicas} for name, c in done.changes.items()},
@@ -149,14 +177,18 @@ def _row(name: str, placed: Placing, strategy: str, split: list[str] | None, rep
 
 def _table(rows: list[dict[str, Any]]) -> str:
     width = max(len(r["name"]) for r in rows)
-    lines = [f"{'':{width}}  {'instances/s':>12}  devices  {'largest memory':>14}  {'messages':>9}  {'bytes':>12}  {'gap':>6}  bottleneck"]
+    loaded = any("loaded_instances_per_s" in r for r in rows)
+    head = f"  {'loaded':>12}" if loaded else ""
+    lines = [f"{'':{width}}  {'instances/s':>12}{head}  devices  {'largest memory':>14}  {'messages':>9}  {'bytes':>12}  {'gap':>6}  bottleneck"]
     for r in rows:
         if "error" in r:
             lines.append(f"{r['name']:{width}}  {printable(r['error'])}")
             continue
         changes = ", ".join(_change(name, c["columns"], c["replicas"]) for name, c in r["changes"].items())
         lines.append(
-            f"{r['name']:{width}}  {r['predicted_instances_per_s']:12,.0f}  {r['devices_used']:7}  {r['memory_bytes']:14,}  "
+            f"{r['name']:{width}}  {r['predicted_instances_per_s']:12,.0f}"
+            + (f"  {r['loaded_instances_per_s']:12,.0f}" if loaded else "")
+            + f"  {r['devices_used']:7}  {r['memory_bytes']:14,}  "
             f"{r['crossing_messages']:9,.1f}  {r['crossing_bytes']:12,.0f}  {100 * r['gap']:4.1f} %  {printable(r['bottleneck'])}"
             + (f"  ({changes})" if changes else "")
         )

@@ -86,7 +86,7 @@ def _pairs(problem: Problem) -> tuple[Ints, Floats, Floats]:
     take_s = float(problem.take_s.min())
     pairs = np.array(list(problem.traffic), np.int64).reshape(-1, 2)
     values = problem.traffic.values()
-    leave = np.array([t.messages * take_s / 2 + t.bursts * problem.burst_s + t.bytes * problem.byte_s for t in values], np.float64)
+    leave = np.array([t.messages * take_s / 2 + problem.apart_s(t) for t in values], np.float64)
     stay = np.minimum(np.array([t.waiting * take_s for t in values], np.float64), 2 * leave)
     return pairs, stay, leave
 

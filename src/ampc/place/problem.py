@@ -82,9 +82,9 @@ class Problem:
         self.seconds: Floats = np.array([[seconds(u, d, cost.precision) for d in kinds] for u in self.units]).reshape(len(self.units), len(kinds))
         self.memory: Ints = np.array([u.memory_bytes for u in self.units], dtype=np.int64)
         self.capacity: Ints = np.array([d.memory_bytes for d in target.devices], dtype=np.int64)
-        self.burst_s = target.links.overhead_s
-        self.byte_s = self.copy_s + (1 / target.links.bytes_per_s / 2 if target.links.topology == "shared" else 0.0)
-        """Busy seconds of each of two devices for a byte between them: it is copied, and one memory has no links that could carry it meanwhile."""
+        self.burst_s, self.crossing_s = target.links.overhead_s, target.links.message_overhead_s
+        self.byte_s = self.copy_s + target.links.read_s / 2
+        """Busy seconds of each of two devices for a byte between them: it is copied, and in shared memory one of them reads what the other wrote."""
         self.around = self._around()
         self.wires = Wires(target)
 
@@ -110,7 +110,7 @@ class Problem:
             found[b].append((a, traffic))
         out = []
         for near in found:
-            each = tuple((o, t.messages, t.bytes, t.bursts * self.burst_s + t.bytes * self.byte_s, t.waiting) for o, t in near)
+            each = tuple((o, t.messages, t.bytes, self.apart_s(t), t.waiting) for o, t in near)
             messages, size, apart_s, waiting = np.ascontiguousarray(np.array([x[1:] for x in each], np.float64).reshape(-1, 4).T)
             out.append(Around(np.array([x[0] for x in each], np.int64), messages, size, apart_s, waiting, each))
         return out
@@ -121,7 +121,11 @@ class Problem:
 
     def cut_s(self, device: int, traffic: Traffic) -> float:
         """Return the busy seconds of `device` for what it exchanges with another: it takes half of the messages from a queue."""
-        return float(traffic.messages * self.take_s[device] / 2 + traffic.bursts * self.burst_s + traffic.bytes * self.byte_s)
+        return float(traffic.messages * self.take_s[device] / 2 + self.apart_s(traffic))
+
+    def apart_s(self, traffic: Traffic) -> float:
+        """Return the busy seconds of each of two devices for what they exchange, beside taking it from queues."""
+        return traffic.messages * self.crossing_s + traffic.bursts * self.burst_s + traffic.bytes * self.byte_s
 
     def objective(self, busy_s: Sequence[float] | Floats, link_s: float = 0.0) -> float:
         """Return what placement makes small: the busiest device or link, and a share of the devices' mean."""

@@ -166,19 +166,27 @@ class Links(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `columns` is the width of a mesh or torus, `branching` what each switch of a tree joins, `level` its links from the lowest switches on up (the
     last one holds for all above), `host_devices` the devices of a host, `network` what joins hosts, `link` the links of the topology `links`.
-    `overhead_s`: busy seconds that messages sent at once to another device cost each of the two, beside their bytes and `message_overhead_s`.
+    `overhead_s`: busy seconds that messages sent at once to another device cost each of the two; `message_overhead_s`: that each of them does,
+    beside that of the queue from which it is taken (`Device.message_overhead_s`).
+    In shared memory nobody carries bytes: the device that reads them spends `bytes / bytes_per_s` on it.
     """
 
     topology: Topology
     bytes_per_s: float
     latency_s: float
     overhead_s: float = 0.0
+    message_overhead_s: float = 0.0
     columns: int = 0
     branching: int = 0
     host_devices: int = 0
     network: HostNetwork | None = None
     link: tuple[GivenLink, ...] = ()
     level: tuple[Level, ...] = ()
+
+    @property
+    def read_s(self) -> float:
+        """Seconds of a byte that the receiving device spends on reading it where another has written it; 0 where links carry it."""
+        return 1.0 / self.bytes_per_s if self.topology == "shared" else 0.0
 
 
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

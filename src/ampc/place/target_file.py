@@ -22,7 +22,9 @@ _DEVICE_KEYS = (
     "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s",
     "instance_overhead_s", "copy_bytes_per_s",
 )  # fmt: skip
-_LINK_KEYS = ("topology", "bytes_per_s", "latency_s", "overhead_s", "columns", "branching", "host_devices", "network", "link", "level")
+_LINK_KEYS = (
+    "topology", "bytes_per_s", "latency_s", "overhead_s", "message_overhead_s", "columns", "branching", "host_devices", "network", "link", "level",
+)  # fmt: skip
 _GIVEN_KEYS = ("from", "to", "bytes_per_s", "latency_s", "one_way")
 
 _BELONGS = {
@@ -197,6 +199,7 @@ class _Reader:
             bytes_per_s=self.number(raw, "bytes_per_s", "links."),
             latency_s=self.number(raw, "latency_s", "links."),
             overhead_s=self.number(raw, "overhead_s", "links.", 0.0),
+            message_overhead_s=self.number(raw, "message_overhead_s", "links.", 0.0),
             columns=int(self.number(raw, "columns", "links.", 0)) if "columns" in needed else 0,
             branching=int(self.number(raw, "branching", "links.", 0)) if "branching" in needed else 0,
             host_devices=int(self.number(raw, "host_devices", "links.", 0)) if "host_devices" in needed else 0,

@@ -321,7 +321,7 @@ def cores(target: Target, n: int) -> Target:
     """Return a target of `n` equal cores of one host: the first CPU device of `target`, or of the bundled one."""
     base = target if any(d.kind == "cpu" for d in target.devices) else load_target("cpu-2")
     device = next(d for d in base.devices if d.kind == "cpu")
-    links = Links("shared", base.links.bytes_per_s, base.links.latency_s, base.links.overhead_s)
+    links = Links("shared", base.links.bytes_per_s, base.links.latency_s, base.links.overhead_s, base.links.message_overhead_s)
     return Target(f"cpu-{n}", tuple(msgspec.structs.replace(device, name=f"core:{i}" if n > 1 else "core") for i in range(n)), links)
 
 

@@ -129,8 +129,11 @@ def grown(heap: Events, under_way: Flight) -> tuple[Events, Flight]:
     return larger, more
 
 
-def links_between(network: NetworkLike, pairs: Iterable[tuple[int, int]], devices: int) -> tuple[Links, tuple[int, ...]]:
-    """Return tables for the pairs (sender, receiver) of different devices that communicate, and the network's number of each link in them."""
+def links_between(network: NetworkLike, pairs: Iterable[tuple[int, int]], devices: int, carry: bool = True) -> tuple[Links, tuple[int, ...]]:
+    """Return tables for the pairs (sender, receiver) of different devices that communicate, and the network's number of each link in them.
+
+    carry: bytes take time on links; in shared memory it is the receiver's.
+    """
     wanted = sorted({(a, b) for a, b in pairs if a != b})
     number: dict[int, int] = {}
     hops: list[int] = []
@@ -145,7 +148,7 @@ def links_between(network: NetworkLike, pairs: Iterable[tuple[int, int]], device
     n = len(used)
     return Links(
         np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.int64),
-        np.array([1 / link.bytes_per_s for link in used], np.float64), np.array([link.latency_s for link in used], np.float64),
+        np.array([1 / link.bytes_per_s if carry else 0.0 for link in used], np.float64), np.array([link.latency_s for link in used], np.float64),
         np.cumsum(first), np.array([b for _, b in wanted], np.int64), np.array(start, np.int64), np.array(hops, np.int64),
     ), tuple(number)  # fmt: skip
 

@@ -15,8 +15,8 @@ from ampc.simulate.core import arrived, exact, jitter, pointed, pop, push, relea
 from ampc.simulate.cost_layers import admit, note_versions, obey, retire, settle, until_update
 from ampc.simulate.cost_queues import choose, dequeue, queue_token
 from ampc.simulate.cost_tables import (
-    ACKS, ANSWER, BACKWARD_TOKEN, DONE, FAILURE_RATE, FINISHED, FORWARD_TOKEN, GROW, IN_BATCH, JITTER, LAYERS, LEAVING, MODE, NO_ROUTE, ORDER,
-    OVERHEAD, REPAIR, RETIRED, ROOM, SOURCE, STALLED, STRIDE, SYNC, TOKEN_BYTES, TOTAL, UPDATED, UPDATING, State, Templates,
+    ACKS, ANSWER, BACKWARD_TOKEN, DONE, FAILURE_RATE, FINISHED, FORWARD_TOKEN, GROW, IN_BATCH, JITTER, LAYERS, LEAVING, MESSAGE, MODE, NO_ROUTE,
+    ORDER, OVERHEAD, READ, REPAIR, RETIRED, ROOM, SOURCE, STALLED, STRIDE, SYNC, TOKEN_BYTES, TOTAL, UPDATED, UPDATING, State, Templates,
 )  # fmt: skip
 from ampc.simulate.tables import (
     BACKWARD, CROSSED, DROPPED, END, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, MESSAGES, OWED, STOPPED, TAKEN, UPDATE, Log,
@@ -46,8 +46,9 @@ def begin(t, s, heap, log, chance, d):
         return
     work = s.seconds[7 * d + OWED]
     s.seconds[7 * d + OWED] = 0.0
-    if s.amount[OVERHEAD] > 0.0:
-        work += order_bursts(t, s, d) * s.amount[OVERHEAD]
+    priced = s.amount[OVERHEAD] > 0.0 or s.amount[MESSAGE] > 0.0
+    if priced:
+        work += order_seconds(t, s, d)
     n = 0
     messages = s.acks[d] + (s.number[LAYERS] if d == s.number[SOURCE] else 0)
     if q >= 0:
@@ -76,8 +77,8 @@ def begin(t, s, heap, log, chance, d):
             settle(t, s, segment, first, n)
         elif q:
             note_versions(t, s, segment, first, n)
-        if s.amount[OVERHEAD] > 0.0 and q != 1:
-            work += bursts(t, s, d, q, n) * s.amount[OVERHEAD]
+        if priced and q != 1:
+            work += sending_seconds(t, s, d, q, n)
         s.fired[d] += 1
     updating = s.amount[UPDATING]
     s.seconds[7 * d + (BACKWARD if q >= 0 and q & 1 else FORWARD)] += work
@@ -96,24 +97,27 @@ def begin(t, s, heap, log, chance, d):
 
 
 @exact
-def order_bursts(t, s, d):
-    """How often the orders that leave device d, and its answers to orders, go to another device than before."""
+def order_seconds(t, s, d):
+    """What the orders that leave device d, and its answers to orders, cost it: each, and as often as they go to another device than before."""
     found = 1 if s.acks[d] > 0 else 0
+    messages = s.acks[d]
     if d == s.number[SOURCE] and s.number[LEAVING] == 1:
         last = d
         for layer in range(s.number[LAYERS]):
             to = t.layer_device[layer]
             found += to != d and to != last
+            messages += to != d
             last = last if to == d else to
-    return found
+    return found * s.amount[OVERHEAD] + messages * s.amount[MESSAGE]
 
 
 @exact
-def bursts(t, s, d, q, n):
-    """How often the n tokens that device d has taken send to another device than before."""
+def sending_seconds(t, s, d, q, n):
+    """What the messages of the n tokens that device d has taken cost it: each, and as often as they go to another device than before."""
     stride = s.number[STRIDE]
     last = d
     found = 0
+    messages = 0
     cell = s.taken[d]
     for _ in range(n):
         slot = cell // stride
@@ -126,9 +130,10 @@ def bursts(t, s, d, q, n):
             if to != d and to != last:
                 found += 1
             if to != d:
+                messages += 1
                 last = to
         cell = s.following[cell]
-    return found
+    return found * s.amount[OVERHEAD] + messages * s.amount[MESSAGE]
 
 
 @exact
@@ -216,7 +221,9 @@ def arrive(t, s, now, cell, segment, what):
 
 @exact
 def deliver(t, s, heap, under_way, log, m):
-    """Hand a message that has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
+    """Hand a message that has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once, each
+    message `MESSAGE`, and its bytes `READ`.
+    """
     now = heap.now[0]
     d = under_way.receiver[m]
     a = under_way.a[m]
@@ -227,6 +234,7 @@ def deliver(t, s, heap, under_way, log, m):
     if under_way.sent_s[m] != s.seconds[7 * d + HEARD]:
         s.seconds[7 * d + HEARD] = under_way.sent_s[m]
         s.seconds[7 * d + OWED] += s.amount[OVERHEAD]
+    s.seconds[7 * d + OWED] += s.amount[MESSAGE] + under_way.size_bytes[m] * s.amount[READ]
     release(under_way, m)
     if what == ORDER:
         s.next_order[a] = s.ordered[d]

@@ -20,8 +20,8 @@ from ampc.runtime.trace import Trace
 from ampc.simulate import core, cost_loop, crossings, tables
 from ampc.simulate.core import Floats, Integers
 from ampc.simulate.cost_tables import (
-    ACKS, ADMITTED, ASYNC, BATCH, BINS, DONE, FAILURE_RATE, FILLED, FLYING, GROW, IDLE, JITTER, LAYERS, MODE, OVERHEAD, REPAIR, RETIRED, ROOM,
-    SHARES, SOURCE, STALLED, STRIDE, SYNC, TOKEN_BYTES, TOTAL, State,
+    ACKS, ADMITTED, ASYNC, BATCH, BINS, DONE, FAILURE_RATE, FILLED, FLYING, GROW, IDLE, JITTER, LAYERS, MESSAGE, MODE, OVERHEAD, READ, REPAIR,
+    RETIRED, ROOM, SHARES, SOURCE, STALLED, STRIDE, SYNC, TOKEN_BYTES, TOTAL, State,
 )  # fmt: skip
 from ampc.simulate.costs import TOKEN_BYTES as MESSAGE_BYTES
 from ampc.simulate.flow import Flow
@@ -78,7 +78,7 @@ class Result:
     """What a pass was. By queue (2 * segment, + 1 backward): tokens that waited, on average over time and at most.
 
     updates: [layers]. staleness: [layers, bins] gradients by the updates between their forward and their backward, the last bin those that are older.
-    in_flight: most instances at once. trace: None if no events are kept.
+    in_flight: most instances at once. loaded_instances_per_s: the rate while the pass neither fills nor drains. trace: None if no events are kept.
     """
 
     totals: Totals
@@ -87,6 +87,7 @@ class Result:
     updates: Integers
     staleness: Integers
     in_flight: int
+    loaded_instances_per_s: float
     trace: Trace | None
 
     def mean_staleness(self) -> Floats:
@@ -158,7 +159,7 @@ class _Pass:
         if settings.mode == "sync":
             owners = {int(d) for d in t.layer_device}
             pairs += [p for d in owners for p in ((source, d), (d, source))]
-        self.links, self.link_numbers = core.links_between(network, pairs, n)
+        self.links, self.link_numbers = core.links_between(network, pairs, n, carry=not target.links.read_s)
         room = 1024 + 4 * n
         self.heap, self.under_way = core.events(room), core.flight(room)
         self.log = tables.log(len(drawn), settings.events, 4 * settings.events, 4 * settings.events)
@@ -178,11 +179,12 @@ class _Pass:
                 "AMP553", f"this simulation needs {need / 2**30:.1f} GiB of memory for {slots} instances of up to {stride:,} firings in flight",
                 help="lower `max_active_keys`", exit_code=4,
             )  # fmt: skip
-        number, amount = np.zeros(16, np.int64), np.zeros(6)
+        number, amount = np.zeros(16, np.int64), np.zeros(8)
         number[[IDLE, TOTAL, BATCH, MODE, SOURCE, STRIDE, SHARES]] = slots, len(self.drawn), c.batch, MODES[c.mode], source, stride, shares
         number[[ACKS, LAYERS, ROOM]] = layers, layers, c.events
-        amount[[JITTER, FAILURE_RATE, REPAIR, OVERHEAD, TOKEN_BYTES]] = (
-            c.jitter, c.failures_per_s, c.repair_s, self.target.links.overhead_s, MESSAGE_BYTES
+        links = self.target.links
+        amount[[JITTER, FAILURE_RATE, REPAIR, OVERHEAD, MESSAGE, READ, TOKEN_BYTES]] = (
+            c.jitter, c.failures_per_s, c.repair_s, links.overhead_s, links.message_overhead_s, links.read_s, MESSAGE_BYTES
         )  # fmt: skip
         per_device = np.bincount(np.repeat(t.device, 2), minlength=n)
         seconds = np.zeros((n, 7))
@@ -234,7 +236,16 @@ class _Pass:
         trace = self._trace(names, links) if len(log.span) else None
         if trace is not None and self.settings.crossings:
             trace = trace.crossed(crossings.of_log(self.links, log, len(trace.sent_s)))
-        return Result(totals, mean_depth, s.most, updates, s.stale[: layers * BINS].reshape(layers, BINS), int(s.number[FLYING]), trace)
+        return Result(
+            totals, mean_depth, s.most, updates, s.stale[: layers * BINS].reshape(layers, BINS), int(s.number[FLYING]),
+            self._loaded(), trace,
+        )  # fmt: skip
+
+    def _loaded(self) -> float:
+        """Return instances/s between the retirements of the first and of the last quarter; 0 where they are one."""
+        at = np.sort(self.log.retired[: int(self.state.number[RETIRED])])
+        first, last = len(at) // 4, len(at) - 1 - len(at) // 4
+        return float((last - first) / (at[last] - at[first])) if last > first and at[last] > at[first] else 0.0
 
     def _trace(self, names: tuple[str, ...], links: tuple[str, ...]) -> Trace:
         """Return what the log holds, firings in order of start within each device."""

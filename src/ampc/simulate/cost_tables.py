@@ -26,7 +26,7 @@ ADMITTED, RETIRED, IN_BATCH, ACKS, IDLE, TOTAL, BATCH, MODE, UPDATED, SOURCE, ST
 instances of the pass, instances of a batch, the mode; updates of the firing that begins, the Source's device, cells of a
 slot in `waits` and in `version`, whether orders leave with the Source's firing; most instances in flight so far;
 layers, firings that the log holds."""
-JITTER, FAILURE_RATE, REPAIR, OVERHEAD, TOKEN_BYTES, UPDATING = range(6)
+JITTER, FAILURE_RATE, REPAIR, OVERHEAD, MESSAGE, READ, TOKEN_BYTES, UPDATING = range(8)
 """Entries of `State.amount`: as in `tables`; bytes of a message without payload, seconds of updates of the firing that begins."""
 
 

@@ -24,8 +24,8 @@ from ampc.runtime.worker import ADMITTED, GROUP, LAYER0, ROWS, STOP, admit, fire
 from ampc.simulate import core, tables
 from ampc.simulate.core import arrived, exact, jitter, pop, push, release, route, send, uniform
 from ampc.simulate.tables import (
-    AMOUNT, BACKWARD, BUSY, CROSSED, DROPPED, END, FAILURE_RATE, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, JITTER, LEAVING, LOGGED, MESSAGES, NEXT,
-    ORDERED, OVERHEAD, OWED, REPAIR, STOPPED, TAKEN, TO, TOKEN, UPDATE,
+    AMOUNT, BACKWARD, BUSY, CROSSED, DROPPED, END, FAILURE_RATE, FAILURES, FIRINGS, FORWARD, HANDLED, HEARD, JITTER, LEAVING, LOGGED, MESSAGE,
+    MESSAGES, NEXT, ORDERED, OVERHEAD, OWED, READ, REPAIR, STOPPED, TAKEN, TO, TOKEN, UPDATE,
 )  # fmt: skip
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -102,10 +102,10 @@ def update_seconds(I, devices, costs, d):
 
 @exact
 def hold(I, devices, held, costs, d, q):
-    """Keep what the outbox holds until device d has finished; return how many other devices it goes to."""
+    """Keep what the outbox holds until device d has finished; return the seconds that sending it costs."""
     box = I[OUTBOX]
     last = -1
-    targets = 0
+    seconds = at(I, box) * costs.chance[MESSAGE]
     for k in range(at(I, box)):
         m = held.free[0]
         held.free[0] = held.word[m, NEXT]
@@ -123,10 +123,10 @@ def hold(I, devices, held, costs, d, q):
         else:
             held.word[last, NEXT] = m
         if last < 0 or held.word[last, TO] != to:
-            targets += 1
+            seconds += costs.chance[OVERHEAD]
         last = m
     put(I, box, 0)
-    return targets
+    return seconds
 
 
 @exact
@@ -169,7 +169,7 @@ def begin(F, I, D, XF, XI, O, heap, devices, held, costs, log, chance, d):
         else:
             fire(F, I, D, XF, XI, O, d, q, n)
     updating, updates = update_seconds(I, devices, costs, d)
-    work += hold(I, devices, held, costs, d, q) * costs.chance[OVERHEAD]
+    work += hold(I, devices, held, costs, d, q)
     devices.seconds[d, BACKWARD if q >= 0 and q & 1 else FORWARD] += work
     devices.seconds[d, UPDATE] += updating
     end = now + work + updating
@@ -269,7 +269,9 @@ def note_sent(log, sender, to, token, time, size):
 
 @exact
 def deliver(I, heap, under_way, devices, held, costs, log, p):
-    """Hand what has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once."""
+    """Hand what has crossed its links to its device; return the device. What was sent at once costs it `OVERHEAD` once, each
+    message `MESSAGE`, and its bytes `READ`.
+    """
     d = under_way.receiver[p]
     m = under_way.a[p]
     number = under_way.b[p]
@@ -281,6 +283,7 @@ def deliver(I, heap, under_way, devices, held, costs, log, p):
         if number < len(log.sent):
             log.sent[number, 1] = heap.now[0]
         number += 1
+        devices.seconds[d, OWED] += costs.chance[MESSAGE] + held.size_bytes[m] * costs.chance[READ]
         following = held.word[m, NEXT]
         token = held.word[m, TOKEN]
         q = token >> QUEUE_SHIFT

@@ -144,7 +144,7 @@ class Simulator(Engine):
                 for sender in senders(self.plan, self.plan.graph.by_id[node_id].inputs[port]):
                     a, d = self._owner_of[sender], self._owner_of[s.id]
                     pairs |= {(a, d), (d, a)}
-        return core.links_between(Used(), pairs, len(used))
+        return core.links_between(Used(), pairs, len(used), carry=not self.target.links.read_s)
 
     def _devices(self, b: Binding) -> tables.Devices:
         n = len(self.used)
@@ -170,7 +170,8 @@ class Simulator(Engine):
         c = self.conditions
         on = {s.id: self._device(self._owner_of[s.id]) for s in self.plan.segments}
         owners = {name: self._device(self._layer_owner(name)) for name in self.plan.layers}
-        chance = (c.jitter, c.failures_per_s, c.repair_s, self.target.links.overhead_s)
+        links = self.target.links
+        chance = (c.jitter, c.failures_per_s, c.repair_s, links.overhead_s, links.message_overhead_s, links.read_s)
         folding = self.options.staleness == "plain"
         return costs(self.plan, b.extents, on, owners, precision=c.precision, chance=chance, factors=c.factors, folding=folding)
 

@@ -19,7 +19,8 @@ from ampc.data import Dataset
 from ampc.diagnostics import AmpError, did_you_mean, error, printable
 from ampc.ir.init import initial_parameters
 from ampc.manifest import Manifest
-from ampc.place import Placement, Target, place
+from ampc.place import Placement, Precision, Target, place
+from ampc.place.factors import NONE, Factors
 from ampc.place.target import resized
 from ampc.runtime.events import Listener, ignore
 from ampc.runtime.options import SETTINGS, EngineOptions, RunOptions, Value, parse_value
@@ -27,7 +28,7 @@ from ampc.runtime.program import Program
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.summary import Summary
 from ampc.simulate import cost_only as cost_pass
-from ampc.simulate.flow import sampled
+from ampc.simulate.flow import Flow, sampled
 from ampc.simulate.report import report
 from ampc.simulate.simulator import Conditions, Simulator
 
@@ -42,6 +43,8 @@ NO_FIT = ("AMP504", "AMP513", "AMP552")
 MAX_POINTS = 4096
 TEMPLATES = 64
 """Instances that stand for all of the data where nothing is computed."""
+LOADS, LEAST_LOADED = 8, 256
+"""Times `max_active_keys` that instances pass to tell the rate of a loaded pipeline, and how many do at least."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,11 +120,8 @@ def cost_only(
     templates: so many instances, drawn from the data, are recorded with fresh weights, and stand for all. mode: as of `cost_only.Settings`.
     Raises AmpError as placement does, and AMP551 to AMP553.
     """
-    placement, c, graph = placed(manifest, hardware, options.max_active_keys), hardware.conditions, manifest.graph
-    given = {layer: float(own["min_update_frequency"]) for layer, own in options.per_layer.items() if "min_update_frequency" in own}
-    frequency = {x.name: float(options.min_update_frequency) for x in graph.layers if "min_update_frequency" not in x.settings} | given
-    parameters = initial_parameters(graph, options.seed)
-    flow = sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, frequency, c.precision, c.factors)
+    placement, c = placed(manifest, hardware, options.max_active_keys), hardware.conditions
+    flow = _flow(manifest, placement, hardware, options, training, templates)
     settings = cost_pass.Settings(
         options.max_active_keys, mode,  # type: ignore[arg-type]  # checked by it
         options.min_update_frequency, c.jitter, c.failures_per_s, c.repair_s, c.seed, c.events, c.crossings,
@@ -129,6 +129,28 @@ def cost_only(
     result = cost_pass.simulate(flow, hardware.target, training.n, settings)
     stale = {layer: None if math.isnan(x) else float(x) for layer, x in zip(flow.layers, result.mean_staleness())}
     return placement, result, report(result.totals, result.trace, stale)
+
+
+def _flow(manifest: Manifest, placement: Placement, hardware: Hardware, options: RunOptions, training: Dataset, templates: int) -> Flow:
+    c, graph = hardware.conditions, manifest.graph
+    given = {layer: float(own["min_update_frequency"]) for layer, own in options.per_layer.items() if "min_update_frequency" in own}
+    frequency = {x.name: float(options.min_update_frequency) for x in graph.layers if "min_update_frequency" not in x.settings} | given
+    parameters = initial_parameters(graph, options.seed)
+    return sampled(graph, placement, hardware.target, training, parameters, templates, c.seed, frequency, c.precision, c.factors)
+
+
+def loaded(manifest: Manifest, training: Dataset, factors: Factors = NONE, precision: Precision | None = None) -> tuple[float, int]:
+    """Return (instances/s of the program as it is placed, while `max_active_keys` of its instances are in flight, how many these are).
+
+    What waits, how many messages a firing finds and what that costs are in it, the start and the end of a pass are not. Raises AmpError AMP552 and
+    AMP553 as `cost_only` does.
+    """
+    options = Program(manifest).options({})
+    hardware = Hardware(manifest.target, manifest.placement.strategy, Conditions(precision or options.precision, factors=factors))
+    flow = _flow(manifest, manifest.placement, hardware, options, training, TEMPLATES)
+    settings = cost_pass.Settings(options.max_active_keys, "sync" if options.mode == "sync" else "async", options.min_update_frequency)
+    result = cost_pass.simulate(flow, manifest.target, max(LEAST_LOADED, LOADS * options.max_active_keys), settings)
+    return result.loaded_instances_per_s, result.in_flight
 
 
 # --------------------------------------------------------------------------------------------------- sweeps
@@ -228,4 +250,4 @@ def first(data: Dataset, instances: int) -> Dataset:
     return data if not 0 < instances < data.n else data.select(np.arange(instances))
 
 
-__all__ = ["Hardware", "Outcome", "adapted", "cost_only", "first", "parse_axis", "placed", "points", "row", "run", "sweep"]
+__all__ = ["Hardware", "Outcome", "adapted", "cost_only", "first", "loaded", "parse_axis", "placed", "points", "row", "run", "sweep"]

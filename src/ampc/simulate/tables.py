@@ -25,8 +25,9 @@ NEXT, TO, TOKEN, AMOUNT = 0, 1, 2, 3
 FIRINGS, TAKEN, MESSAGES, DROPPED, FAILURES, CROSSED, HANDLED = 0, 1, 2, 3, 4, 5, 6
 """Entries of `Log.counts`: what is in the log, what found no room there; failures, messages between devices, events handled."""
 
-JITTER, FAILURE_RATE, REPAIR, OVERHEAD = 0, 1, 2, 3
-"""Entries of `Costs.chance`: relative deviation of a firing's time, failures a busy second, seconds of a repair, seconds of `Links.overhead_s`."""
+JITTER, FAILURE_RATE, REPAIR, OVERHEAD, MESSAGE, READ = 0, 1, 2, 3, 4, 5
+"""Entries of `Costs.chance`: relative deviation of a firing's time, failures a busy second, seconds of a repair, seconds of `Links.overhead_s`,
+of `Links.message_overhead_s` and of `Links.read_s`."""
 
 
 class Devices(NamedTuple):
