@@ -167,4 +167,4 @@ def load(path: Path) -> list[Measured]:
     return msgspec.json.decode(path.read_bytes(), type=list[Measured])
 
 
-__all__ = ["DATA", "EVEN", "Measured", "Program", "collect", "load", "save"]
+__all__ = ["DATA", "EVEN", "SWEEPS", "Measured", "Program", "collect", "load", "save"]

@@ -1,6 +1,8 @@
 """How well a simulation predicts this machine: instances/s of every bundled model on one and two cores, predicted and measured.
 
-    python -m benchmarks.prediction [MODEL ...] [--target cpu.toml] [--seconds 0.5] [--rounds 5] [--write]
+    python -m benchmarks.prediction [MODEL ...] [--target cpu.toml] [--seconds 0.2] [--rounds 3] [--write]
+    python -m benchmarks.prediction --save measured.json        # only measure
+    python -m benchmarks.prediction --measured measured.json    # predict what was measured, as often as a prediction changes
 
 Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass as
 placed by `balanced` on as many cores; and the placement's figure.
@@ -28,7 +30,7 @@ from ampc.place.problem import Problem
 from ampc.runtime import profile
 from ampc.simulate.simulator import Conditions, Simulator
 from benchmarks.harness import number
-from benchmarks.measured import DATA, Measured, Program, collect, load, save
+from benchmarks.measured import DATA, SWEEPS, Measured, Program, collect, load, save
 from benchmarks.ours import ROOT, NoData, data_folder
 from benchmarks.report import markdown_table, processor, text_table
 
@@ -147,7 +149,7 @@ def main(argv: list[str] | None = None) -> None:
     if a.write:
         from experiments.document import put_part
 
-        words = f"Instances/s in training, medians of {a.rounds} passes of about {a.seconds:g} s. {processor()}. " + " ".join(summary(found))
+        words = f"Instances/s in training, medians of {SWEEPS * a.rounds} passes of about {a.seconds:g} s. {processor()}. " + " ".join(summary(found))
         text = f"## Predictions for this machine\n\n{words}\n\n{markdown_table(HEADS, body)}"
         put_part("prediction", "python -m benchmarks.prediction --write", text, ROOT / "docs" / "simulation.md")
 
