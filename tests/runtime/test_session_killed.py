@@ -148,13 +148,11 @@ def started(place: Path, cache: Path, *args: str) -> subprocess.Popen[str]:
 @pytest.mark.timeout(900)
 def test_runs_that_start_at_once_compile_into_one_cold_cache(place: Path) -> None:
     """C06: four processes, all with the same numbers; what the cache then holds is sound and used."""
-    for attempt in range(2):
-        cache = place / f"cache {attempt}"
-        together = [started(place, cache, "-o", f"r{attempt}-{k}") for k in range(4)]
-        assert [finish(p, 400)[0] for p in together] == [0] * 4
-        assert finish(started(place, cache, "-o", f"r{attempt}-then"))[0] == 0
-    weights = {load_file(f)["w.w"].tobytes() for f in place.glob("r*/weights.safetensors")}
-    assert len(weights) == 1 and len(list(place.glob("r*/weights.safetensors"))) == 10
+    cache, names = place / "cold cache", [f"r{k}" for k in range(4)]
+    together = [started(place, cache, "-o", name) for name in names]
+    assert [finish(p, 400)[0] for p in together] == [0] * 4
+    assert finish(started(place, cache, "-o", "then"))[0] == 0
+    assert len({load_file(place / name / "weights.safetensors")["w.w"].tobytes() for name in (*names, "then")}) == 1
 
 
 @pytest.mark.long
