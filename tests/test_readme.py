@@ -15,7 +15,16 @@ TEXT = (ROOT / "README.md").read_text("utf-8")
 def test_links_lead_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXT) if not link.startswith("http")]
     assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert [link for link in links if not _leads_somewhere(link)] == []
+
+
+def _leads_somewhere(link: str) -> bool:
+    """Whether a file is there, with the heading that is named after `#`."""
+    file, _, heading = link.partition("#")
+    if not (ROOT / file).exists():
+        return False
+    headings = re.findall(r"^#+ (.+)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE) if heading else []
+    return not heading or heading in [re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings]
 
 
 def test_its_program_compiles() -> None:
