@@ -6,6 +6,7 @@ columns, or one such row for each element of an axis, so that any expression fit
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import random
 from collections.abc import Sequence
@@ -39,8 +40,8 @@ class Place:
         return not self.open
 
 
-class Writer:
-    """Writes one program from the draws of `rng`. Worlds fill in what raises here."""
+class Writer(abc.ABC):
+    """Writes one program from the draws of `rng`. Worlds fill in what is abstract."""
 
     head: str
     columns: int
@@ -56,39 +57,39 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------------ of each world
 
+    @abc.abstractmethod
     def start(self) -> Place:
         """Write what comes first; return the place with what is there at the beginning."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def end(self, p: Place) -> None:
         """Write losses and outputs."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def row(self, p: Place, depth: int) -> str:
         """Return an expression for a row."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def statements(self, p: Place) -> list[str]:
         """Return the names of the statements that may stand at a place with blocks, more often those that are to come more often."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def domains(self, p: Place) -> list[tuple[str, str]]:
         """Return what a loop may go over: (domain, the axis whose elements its variable opens, or "")."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def selectors(self, p: Place) -> list[tuple[str, Sequence[str]]]:
         """Return what a branch may choose by, with arms."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def families(self, p: Place) -> list[str]:
         """Return what may pick a member of a family."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def member(self, k: str, p: Place) -> str:
         """Return a row from a member of a family."""
-        raise NotImplementedError
 
-    def judge(self, p: Place, indent: int) -> None:
+    def judge(self, p: Place, indent: int) -> None:  # noqa: B027  # a world may have none
         """Write a loss, or nothing."""
 
     # ---------------------------------------------------------------------------------------------------- writing
