@@ -89,7 +89,8 @@ class Writer(abc.ABC):
     def member(self, k: str, p: Place) -> str:
         """Return a row from a member of a family."""
 
-    def judge(self, p: Place, indent: int) -> None:  # noqa: B027  # a world may have none
+    @abc.abstractmethod
+    def judge(self, p: Place, indent: int) -> None:
         """Write a loss, or nothing."""
 
     # ---------------------------------------------------------------------------------------------------- writing
