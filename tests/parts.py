@@ -1,4 +1,4 @@
-"""Graphs whose layers have parts: splits given to layers of a finished graph, and what parts give, by the names of the source."""
+"""Graphs whose layers or products have parts: splits given to layers of a finished graph, and what parts give, by the names of the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import numpy as np
 
 from ampc.ir.copies import plain_name
 from ampc.ir.graph import Graph, Param
+from ampc.ir.nodes import PPT
 from ampc.passes.split import split
+
+
+def partial_products(graph: Graph) -> list[PPT]:
+    """Return the products of a part of a Linear's operand that a pass has taken out of the whole one."""
+    return [n for n in graph.nodes if isinstance(n, PPT) and n.op == "linear_part"]
 
 
 def splittable(graph: Graph) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -186,8 +187,9 @@ def program(name: str, fields: Sequence[str], body: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+@functools.lru_cache(maxsize=200)
 def lowered(program: str, file: str = "model.amp", **overrides: int | float | bool) -> Graph:
-    """Return the verified graph of a program."""
+    """Return the verified graph of a program; many tests ask for the same, and graphs don't change."""
     model = parse(program, file)
     check(model)
     graph = lower(model, overrides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -40,22 +41,31 @@ SMALL: dict[str, dict[str, int]] = {
     "seq2seq": {"hidden": 4, "vocabulary": 5, "longest": 4},
     "typed_steps": {"hidden": 4},
 }
-"""Model -> sizes small enough for the interpreter; a size that a model does not have is left out."""
+"""Model -> sizes small enough for the interpreter."""
 
 
 def graph_of(text: str, passes: bool = True, **overrides: Any) -> Graph:
     """Compile program text."""
+    graph = _lowered(text, **overrides)
+    return run_passes(graph) if passes else graph
+
+
+@functools.lru_cache(maxsize=200)
+def _lowered(text: str, **overrides: Any) -> Graph:
     model = parse(text, "test.amp")
     check(model)
-    graph = lower(model, overrides)
-    return run_passes(graph) if passes else graph
+    return lower(model, overrides)
+
+
+def model_of(fields: str, body: str, passes: bool = True) -> Graph:
+    """Compile a model of declarations (with their indents) and statements (without)."""
+    return graph_of("model m():\n    instance:\n" + fields + "".join(f"    {line}\n" for line in body.splitlines()), passes)
 
 
 def small(name: str, passes: bool = True) -> Graph:
     """Compile a bundled model with small sizes."""
     text = (MODELS / f"{name}.amp").read_text(encoding="utf-8")
-    known = {p.name for p in parse(text, name).parameters}
-    return graph_of(text, passes, **{k: v for k, v in SMALL.get(name, {}).items() if k in known})
+    return graph_of(text, passes, **SMALL.get(name, {}))
 
 
 def model_names() -> list[str]:

@@ -19,6 +19,7 @@ from ampc.diagnostics import AmpError, error, printable, write_remedy
 from ampc.ir.graph import Graph
 from ampc.manifest import FILE_NAME, FORMAT, Manifest, to_bytes
 from ampc.place import Placement, estimate
+from ampc.place.problem import rounded
 from ampc.place.report import report
 
 SUFFIX = ".ampx"
@@ -129,16 +130,17 @@ def cost_report(manifest: Manifest) -> dict[str, Any]:
         title, below = view.describe(manifest.graph, n)
         c = cost.nodes[n.id]
         nodes.append({
-            "id": n.id, "kind": type(n).__name__, "what": " ".join(x for x in (title, below) if x), "origin": list(n.origin), "fires": _six(c.fires),
-            "forward_flops": _six(c.fwd_flops), "backward_flops": _six(c.bwd_flops), "forward_bytes": _six(c.fwd_bytes),
-            "backward_bytes": _six(c.bwd_bytes),
+            "id": n.id, "kind": type(n).__name__, "what": " ".join(x for x in (title, below) if x), "origin": list(n.origin),
+            "fires": rounded(c.fires),
+            "forward_flops": rounded(c.fwd_flops), "backward_flops": rounded(c.bwd_flops),
+            "forward_bytes": rounded(c.fwd_bytes), "backward_bytes": rounded(c.bwd_bytes),
         })
     layers = {
-        name: {"parameters": x.parameters, "memory_bytes": x.memory_bytes, "update_flops": _six(x.update_flops)} for name, x in cost.layers.items()
+        name: {"parameters": x.parameters, "memory_bytes": x.memory_bytes, "update_flops": rounded(x.update_flops)} for name, x in cost.layers.items()
     }
     return {
-        "unit": "per instance, a mean over instances", "statistics": msgspec.to_builtins(manifest.statistics), "flops": _six(cost.flops),
-        "arena_bytes": _six(cost.arena_bytes), "parameters": sum(x.parameters for x in cost.layers.values()), "layers": layers, "nodes": nodes,
+        "unit": "per instance, a mean over instances", "statistics": msgspec.to_builtins(manifest.statistics), "flops": rounded(cost.flops),
+        "arena_bytes": rounded(cost.arena_bytes), "parameters": sum(x.parameters for x in cost.layers.values()), "layers": layers, "nodes": nodes,
     }
 
 
@@ -155,10 +157,6 @@ def passes_report(graphs: Any) -> dict[str, Any]:
         rows.append({"name": name, "nodes": len(graph.nodes), "changed": before is None or graph is not before})
         before = graph
     return {"passes": rows}
-
-
-def _six(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _json(value: Any) -> bytes:

@@ -24,9 +24,10 @@ def test_every_pass_keeps_the_numbers_of_generated_programs(rng: random.Random, 
     instances, parameters = random_instances(graph, 3, seed), random_parameters(graph, seed)
     expected = numbers(graph, parameters, instances)
     for p in PIPELINE:
-        graph = p.run(graph)
-        verify(graph)
-        assert_same(expected, numbers(graph, parameters, instances), 1e-7)
+        before, graph = graph, p.run(graph)
+        if graph is not before:
+            verify(graph)
+            assert_same(expected, numbers(graph, parameters, instances), 1e-7)
     assert_same(expected, numbers(graph, parameters, instances, schedule=seed), 1e-7)
 
 

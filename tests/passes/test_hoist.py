@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 from differential import compare
+from parts import partial_products
 from programs import assert_same, numbers, random_instances, random_parameters
-from support import dataset, engine, graph_of, random_rows
+from support import dataset, engine, model_of, random_rows
 
 from ampc.codegen.kernels import generate
 from ampc.ir.graph import Graph
@@ -33,11 +34,7 @@ BODIES = {
 
 
 def compiled(body: str, passes: bool = True) -> Graph:
-    return graph_of("model m():\n    instance:\n" + FIELDS + "".join(f"    {line}\n" for line in body.splitlines()), passes)
-
-
-def parts(graph: Graph) -> list[PPT]:
-    return [n for n in graph.nodes if isinstance(n, PPT) and n.op == "linear_part"]
+    return model_of(FIELDS, body, passes)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -46,7 +43,7 @@ def test_products_of_what_does_not_change_are_in_front_of_the_loop(name: str, mo
     body, count = BODIES[name]
     whole = run_passes(compiled(body, passes=False), ["hoist", "peel"])
     hoisted = HOIST.hoist(whole)
-    assert [n.region for n in parts(hoisted)] == [0] * count
+    assert [n.region for n in partial_products(hoisted)] == [0] * count
     assert HOIST.hoist(hoisted) is hoisted
     instances, parameters = random_instances(whole, 4, 7), random_parameters(whole)
     assert_same(numbers(whole, parameters, instances), numbers(hoisted, parameters, instances))
@@ -66,12 +63,12 @@ def test_products_of_what_does_not_change_are_in_front_of_the_loop(name: str, mo
 )
 def test_what_may_change_stays_in_the_loop(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HOIST, "LEAST", 1)
-    assert not parts(compiled(body))
+    assert not partial_products(compiled(body))
 
 
 def test_the_loop_multiplies_only_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = compiled(BODIES["one_part_of_three"][0])
-    assert not parts(graph)  # that little is not worth it
+    assert not partial_products(graph)  # that little is not worth it
     monkeypatch.setattr(HOIST, "LEAST", 1)
     graph = compiled(BODIES["one_part_of_three"][0])
     inside = frozenset(n.id for n in graph.nodes)

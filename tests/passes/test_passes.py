@@ -18,10 +18,11 @@ def assert_passes_keep_the_numbers(graph: Graph) -> None:
     instances, parameters = random_instances(graph, 4, 7), random_parameters(graph)
     expected = numbers(graph, parameters, instances)
     for p in PIPELINE:
-        graph = p.run(graph)
-        verify(graph)
-        assert_same(expected, numbers(graph, parameters, instances))
-        assert p.run(graph) is graph or p.name == "simplify", f"{p.name} has something left to do"
+        before, graph = graph, p.run(graph)
+        if graph is not before:
+            verify(graph)
+            assert_same(expected, numbers(graph, parameters, instances))
+            assert p.run(graph) is graph or p.name == "simplify", f"{p.name} has something left to do"
 
 
 @pytest.mark.parametrize("name", BODIES)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from differential import compare
 from programs import MODELS, assert_same, numbers, random_instances, random_parameters
-from support import graph_of, random_rows
+from support import graph_of, model_of, random_rows
 
 from ampc.codegen.kernels import generate
 from ampc.ir.graph import Graph
@@ -28,7 +28,7 @@ BODIES = {
 
 
 def compiled(body: str, passes: bool = True) -> Graph:
-    return graph_of("model m():\n    instance:\n" + FIELDS + "".join(f"    {line}\n" for line in body.splitlines()), passes)
+    return model_of(FIELDS, body, passes)
 
 
 def turns(graph: Graph) -> list[int]:

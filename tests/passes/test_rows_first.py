@@ -7,9 +7,9 @@ import sys
 
 import pytest
 from differential import compare
-from parts import with_parts
+from parts import partial_products, with_parts
 from programs import assert_same, numbers, random_instances, random_parameters
-from support import graph_of, random_rows
+from support import model_of, random_rows
 
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT
@@ -34,11 +34,7 @@ BODIES = {
 
 
 def compiled(body: str, passes: bool = True) -> Graph:
-    return graph_of("model m():\n    instance:\n" + FIELDS + "".join(f"    {line}\n" for line in body.splitlines()), passes)
-
-
-def parts(graph: Graph) -> list[PPT]:
-    return [n for n in graph.nodes if isinstance(n, PPT) and n.op == "linear_part"]
+    return model_of(FIELDS, body, passes)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -47,7 +43,7 @@ def test_rows_are_multiplied_before_they_are_gathered_or_repeated(name: str, mon
     body, rows = BODIES[name]
     whole = run_passes(compiled(body, passes=False), ["rows-first"])
     early = ROWS.rows_first(whole)
-    assert [n.outputs[0].rows for n in parts(early)] == rows
+    assert [n.outputs[0].rows for n in partial_products(early)] == rows
     assert ROWS.rows_first(early) is early
     instances, parameters = random_instances(whole, 4, 7), random_parameters(whole)
     assert_same(numbers(whole, parameters, instances), numbers(early, parameters, instances))
@@ -72,7 +68,7 @@ def test_zeros_joined_are_zeros_without_a_bias() -> None:
 
 def test_edges_multiply_only_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     body = BODIES["both_ends"][0]
-    assert not parts(compiled(body))  # that little is not worth it
+    assert not partial_products(compiled(body))  # that little is not worth it
     monkeypatch.setattr(ROWS, "LEAST", 1)
     graph = compiled(body)
     inside = frozenset(n.id for n in graph.nodes)
@@ -94,4 +90,4 @@ def test_edges_multiply_only_what_is_theirs(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_other_products_stay_as_they_are(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ROWS, "LEAST", 1)
-    assert not parts(compiled(body))
+    assert not partial_products(compiled(body))

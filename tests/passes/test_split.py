@@ -111,6 +111,8 @@ def test_the_parts_are_slices_and_joined_where_the_whole_was(how: str) -> None:
 @pytest.mark.parametrize("path", sorted(MODELS.glob("*.amp")), ids=lambda p: p.stem)
 def test_parts_of_any_linear_of_bundled_models_give_the_same(path: Path, direction: str) -> None:
     graph = run_passes(small(path))
+    instances, parameters = random_instances(graph, 4, 7), random_parameters(graph)
+    whole = numbers(graph, parameters, instances)
     split_some = 0
     for family in families(graph):
         layers = tuple(msgspec.structs.replace(x, **{direction: 2}) if x.name.partition(".")[0] == family else x for x in graph.layers)
@@ -120,8 +122,6 @@ def test_parts_of_any_linear_of_bundled_models_give_the_same(path: Path, directi
         made = split(msgspec.structs.replace(graph, layers=layers))
         verify(made)
         assert from_text(to_text(made)) == made
-        instances, parameters = random_instances(graph, 4, 7), random_parameters(graph)
-        whole = numbers(graph, parameters, instances)
         found = numbers(made, divided(parameters, shapes(made)), instances, schedule=3)
         assert_same(whole, dataclasses.replace(found, gradients=divided(found.gradients, shapes(graph))), 1e-9)
         split_some += 1

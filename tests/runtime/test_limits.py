@@ -8,6 +8,7 @@ import pytest
 from support import dataset, engine, graph_of, random_rows, small
 
 import ampc.runtime.binding as binding_module
+import ampc.runtime.footprint as footprint_module
 from ampc import compiler
 from ampc.diagnostics import AmpError, Diagnostic
 from ampc.runtime import cache
@@ -21,7 +22,7 @@ def refused(caught: pytest.ExceptionInfo[AmpError], code: str, exit_code: int) -
 
 
 def test_more_instances_in_flight_than_a_token_can_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding_module, "SLOT_BITS", 3)
+    monkeypatch.setattr(footprint_module, "SLOT_BITS", 3)
     graph = small("list_reduction")
     data = dataset(graph, random_rows(graph, 12, 1))
     with pytest.raises(AmpError) as caught:
@@ -31,7 +32,7 @@ def test_more_instances_in_flight_than_a_token_can_name(monkeypatch: pytest.Monk
 
 
 def test_more_states_than_a_token_can_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding_module, "INDEX_BITS", 5)
+    monkeypatch.setattr(footprint_module, "INDEX_BITS", 5)
     graph = graph_of(
         "model m():\n    instance:\n        axis token\n        x: float[token]\n    w = Linear(1, 1)\n    h = zeros(1)\n    loop t in token carry h:\n"
         "        loop s in token carry h:\n            h = w(h + x[t] * x[s])\n    output h\n"

@@ -14,7 +14,7 @@ from support import dataset, engine, model_names, random_rows, small
 from ampc.codegen.arena import predicted_bytes
 from ampc.codegen.layout import LINE_BYTES, POOL, H, M
 from ampc.place.statistics import guess, measure
-from ampc.runtime import binding as binding_module
+from ampc.runtime import footprint as footprint_module
 from ampc.runtime import room
 from ampc.runtime.engine import Engine
 from ampc.runtime.events import InFlight, merge_flights
@@ -87,7 +87,7 @@ def test_instances_wait_for_room_and_all_come_to_their_turn(driver: str, group: 
         return again.loss, again.in_flight, e.gradients(data, np.arange(18))
 
     loss, wide, gradients = run()
-    monkeypatch.setattr(binding_module, "POOL_SHARE", 0.0)
+    monkeypatch.setattr(footprint_module, "POOL_SHARE", 0.0)
     tight_loss, tight, tight_gradients = run()
     assert tight.pool_bytes < wide.pool_bytes and tight.number < wide.number
     assert tight_loss == pytest.approx(loss, rel=1e-5)
@@ -96,7 +96,7 @@ def test_instances_wait_for_room_and_all_come_to_their_turn(driver: str, group: 
 
 
 def test_the_step_driver_stays_repeatable_where_instances_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binding_module, "POOL_SHARE", 0.0)
+    monkeypatch.setattr(footprint_module, "POOL_SHARE", 0.0)
     graph = small("list_reduction")
     data = dataset(graph, random_rows(graph, 40, 5, longest=8))
 

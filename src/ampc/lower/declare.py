@@ -11,7 +11,7 @@ import msgspec
 
 from ampc.diagnostics import Diagnostic, Label, Span, did_you_mean
 from ampc.frontend import ast
-from ampc.frontend.names import INITS, LAYERS, SETTINGS
+from ampc.frontend.names import INITS, LAYERS, SETTINGS, shown
 from ampc.ir.graph import AxisDecl, FieldDecl, Layer, Param
 from ampc.ir.nodes import Attr
 from ampc.lower.constants import ConstantError, Number, bounded, evaluate
@@ -52,14 +52,14 @@ def parameters(model: ast.Model, overrides: Mapping[str, Number]) -> tuple[dict[
             value, refused = _overridden(p.name, default.value, overrides[p.name])
             out[p.name] = Const(value, p.span)
             if refused:
-                wrong.append(Diagnostic("AMP251", refused, Label(p.span, f"the default is `{_shown(default.value)}`")))
+                wrong.append(Diagnostic("AMP251", refused, Label(p.span, f"the default is `{shown(default.value)}`")))
     return out, wrong
 
 
 def _overridden(name: str, default: Number, given: Number) -> tuple[Number, str]:
     """Return the value to use and what is wrong with the given one ("" if nothing)."""
     kind = {bool: "`true` or `false`", int: "an integer", float: "a number"}[type(default)]
-    wrong = f"parameter `{name}` is {kind}, got `{_shown(given)}`"
+    wrong = f"parameter `{name}` is {kind}, got `{shown(given)}`"
     if isinstance(default, bool) or isinstance(given, bool):
         return (given, "") if isinstance(default, bool) and isinstance(given, bool) else (default, wrong)
     if isinstance(default, int):
@@ -68,10 +68,6 @@ def _overridden(name: str, default: Number, given: Number) -> tuple[Number, str]
         return float(bounded(given)), ""
     except ConstantError:
         return default, wrong
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def axes(model: ast.Model) -> dict[str, AxisDecl]:
@@ -115,7 +111,7 @@ class Declarations:
         n = value.value
         if isinstance(n, bool) or not float(n).is_integer():
             self.low.report(
-                "AMP254", f"{what} has to be an integer, got `{_shown(n)}`", e.span, help="`//` divides integers" if isinstance(n, float) else None
+                "AMP254", f"{what} has to be an integer, got `{shown(n)}`", e.span, help="`//` divides integers" if isinstance(n, float) else None
             )
             return None
         if not low <= n <= high:
@@ -224,7 +220,7 @@ class Declarations:
 
     def _option(self, name: str, value: Const | Symbol) -> str:
         """Return what is wrong with the value of an option ("" if nothing)."""
-        got = value.name if isinstance(value, Symbol) else _shown(value.value)
+        got = value.name if isinstance(value, Symbol) else shown(value.value)
         if name == "bias":
             return "" if isinstance(value, Const) and isinstance(value.value, bool) else f"is `true` or `false`, got `{got}`"
         if name == "init":

@@ -128,8 +128,8 @@ def plus(a: Any, b: Any) -> Any:
     return np.uint64(int(a) + int(b) & (1 << 64) - 1)
 
 def pause(turns: int) -> None:
-    if turns > 100:
-        time.sleep(0)
+    """Let others have the interpreter's lock at once: a thread that looks for messages again and again keeps them from those that fire."""
+    time.sleep(1e-4)
 
 def now(I: Any, scratch: Any) -> int:
     return time.monotonic_ns()

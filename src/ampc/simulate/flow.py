@@ -30,7 +30,7 @@ from ampc.simulate.record import Recording, record
 ONE = (1.0, 1.0)
 MOST_TOKENS = 256
 MOST_ROWS = 1024
-"""As in `runtime.binding`: most tokens in one firing, and rows that it should not exceed by much."""
+"""As in `runtime.footprint`: most tokens in one firing, and rows that it should not exceed by much."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
