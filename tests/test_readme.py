@@ -34,11 +34,9 @@ def test_its_program_compiles() -> None:
 
 
 def test_its_verbs_and_targets_exist() -> None:
-    import typer
+    from ampc.cli.main import VERBS
 
-    from ampc.cli.main import app
-
-    verbs = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # a group has commands
+    verbs = set(VERBS)
     used = set(re.findall(r"(?m)^ampc (\w+)", TEXT)) | set(re.findall(r"`ampc (\w+)", TEXT))
     assert used <= verbs
     assert verbs <= used

@@ -1,7 +1,12 @@
-"""The command line: verbs, the options that hold for all of them, and exit codes. Thin: each verb is a module that calls the library."""
+"""The command line: verbs, the options that hold for all of them, and exit codes. Thin: each verb is a module that calls the library.
+
+A verb's module is imported when that verb is asked for.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from collections.abc import Container, Sequence
 from enum import StrEnum
@@ -9,14 +14,31 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from ampc.cli import bench, calibrate, check, compile, data, doctor, explain, passes, place, run, simulate, trace, view
 from ampc.cli.errors import OUTPUT, guarded, version
 from ampc.cli.usage import usage_error
 from ampc.diagnostics import error
 
 GLOBALS = {"--error-format": 1, "--color": 1, "--quiet": 0, "-q": 0, "--verbose": 0, "-v": 0}
 """Options of `ampc` itself -> how many values they take. They may stand before or after the verb."""
+
+VERBS = {
+    "compile": "Compile a model: check it, place it, write what runs need.",
+    "run": "Train a compiled program, evaluate it, predict with it.",
+    "place": "Show where a program's nodes go, and how fast it would be.",
+    "simulate": "Train in virtual time on the devices of a target.",
+    "bench": "Measure how fast a program trains or predicts here.",
+    "view": "Draw the graph.",
+    "trace": "Show what a recorded pass did.",
+    "check": "Find mistakes in models, manifests and targets.",
+    "explain": "Explain an error code at length.",
+    "passes": "List the passes over the graph.",
+    "data": "Make a data set.",
+    "calibrate": "Measure this machine, write a target file.",
+    "doctor": "Show what is installed and what a run would use.",
+}
+"""Verb, which is also the name of its module -> what `ampc --help` says of it."""
 
 
 class ErrorFormat(StrEnum):
@@ -30,17 +52,34 @@ class Color(StrEnum):
     never = "never"
 
 
+@functools.cache
+def _command(verb: str) -> Any:
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    importlib.import_module(f"ampc.cli.{verb}").register(alone)
+    return typer.main.get_command(alone)
+
+
+class Verbs(TyperGroup):
+    """The commands of `VERBS`, each made when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _command(cmd_name) if cmd_name in VERBS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
 app = typer.Typer(
-    name="ampc", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    cls=Verbs, name="ampc", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Compile neural networks whose shape depends on each instance, and train them asynchronously.",
     epilog="Exit codes: 0 done, 1 the input is wrong, 2 the command is wrong, 3 the run failed, 4 resources, 70 a bug in ampc. "
            "Options of `ampc` may stand before or after the verb.",
 )
-compile.register(app)
-app.command("run")(run.run)
-for verb in (place, simulate, bench, view, trace, check, explain, passes, data, calibrate, doctor):
-    verb.register(app)
 
 
 @app.callback(invoke_without_command=True)
@@ -76,8 +115,8 @@ def _look_ahead(argv: Sequence[str]) -> None:
 
 def _dispatch(argv: Sequence[str]) -> int:
     command: Any = typer.main.get_command(app)
-    verb = next((word for word in argv if word in command.commands), None)
-    own = {o for p in command.commands[verb].params for o in p.opts} if verb is not None else set()
+    verb = next((word for word in argv if word in VERBS), None)
+    own = {o for p in _command(verb).params for o in p.opts} if verb is not None else set()
     streams = sys.stdout, sys.stderr
     try:
         status = command.main(args=globals_first(argv, own), prog_name="ampc", standalone_mode=False)
@@ -116,4 +155,4 @@ def globals_first(argv: Sequence[str], own: Container[str] = ()) -> list[str]:
     return front + rest
 
 
-__all__ = ["app", "globals_first", "main"]
+__all__ = ["VERBS", "app", "globals_first", "main"]

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from ampc.runtime.summary import Summary
 
 
+def register(app: typer.Typer) -> None:
+    """Add the verb to `app`."""
+    app.command("run")(run)
+
+
 def run(
     manifest: Annotated[
         Path | None,

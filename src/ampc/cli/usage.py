@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
@@ -93,8 +92,8 @@ def options_of(ctx: Any) -> list[str]:
 
 def commands_of(ctx: Any) -> list[str]:
     """Return the verbs below the command that `ctx` is about."""
-    found: Iterable[str] = getattr(ctx.command, "commands", {}) if ctx is not None else ()
-    return list(found)
+    found: list[str] = ctx.command.list_commands(ctx) if hasattr(ctx, "command") and hasattr(ctx.command, "list_commands") else []
+    return found
 
 
 __all__ = ["commands_of", "options_of", "usage_error"]

@@ -282,14 +282,15 @@ def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_f
     words = "something else" if not expected else expected[0] if len(expected) == 1 else ", ".join(expected[:-1]) + f" or {expected[-1]}"
     if token is None:
         found = "the program ends" if ends_file and line.end.type == "_COLON" else "the line ends"
-        return Diagnostic("AMP110", f"expected {words}, but {found}", Label(after(line.end, file)))
+        help_ = "a branch of which nothing lives on needs no `merge`" if len(line.tokens) == 1 and line.tokens[0].type == "_MERGE" else None
+        return Diagnostic("AMP110", f"expected {words}, but {found}", Label(after(line.end, file)), help=help_)
     help_ = None
     first = line.tokens[0]
     if token.type == "_LPAR" and first.type == "NAME" and token is line.tokens[1]:
         return Diagnostic("AMP110", "a call on its own does nothing", Label(span_of(first, file)), help=f"give its value a name: `name = {first}(…)`")
     if first.type == "_VISIT" and "_AFTER" in accepts:
         help_ = "a visit says which elements come first: `after left[n], right[n]`; an `each` needs no order"
-    elif first.type == "_OUTPUT" and "_EQUAL" in accepts:
+    elif any(t.type == "_OUTPUT" for t in line.tokens) and "_EQUAL" in accepts:
         help_ = "an output that is no bare name is given one: `output name = value`"
     elif "_AT_MOST" in accepts:
         help_ = "a loop that ends by itself has a bound: `at most 32`"

@@ -63,9 +63,6 @@ def bound_of(problem: Problem, known_s: float = float("inf")) -> Bound:
 
 def together(problem: Problem, known_s: float) -> list[int]:
     """Return the number of the group that each unit is in: those of one share a device in any choice with an objective below `known_s`."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
     n = len(problem.units)
     if not np.isfinite(known_s):
         return list(range(n))
@@ -75,10 +72,18 @@ def together(problem: Problem, known_s: float) -> list[int]:
     rates += [links.network.bytes_per_s] if links.network else []
     byte_s = 0.0 if problem.wires.shared else 1 / max(rates)
     apart = np.maximum(leave, [t.bytes / 2 * byte_s for t in problem.traffic.values()])
-    tied = pairs[apart > known_s * (1 + 1e-6)]
-    _, labels = connected_components(csr_array((np.ones(len(tied)), (tied[:, 0], tied[:, 1])), shape=(n, n)), directed=False)
-    found: list[int] = labels.tolist()
-    return found
+    first = list(range(n))  # a unit of the same group, itself where there is none with a lower number; scipy's import takes longer than this
+
+    def group(unit: int) -> int:
+        while first[unit] != unit:
+            first[unit] = unit = first[first[unit]]
+        return unit
+
+    for a, b in pairs[apart > known_s * (1 + 1e-6)].tolist():
+        low, high = sorted((group(a), group(b)))
+        first[high] = low
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(group(u), len(numbers)) for u in range(n)]
 
 
 def _pairs(problem: Problem) -> tuple[Ints, Floats, Floats]:
@@ -114,13 +119,15 @@ def _surrounded(own: Floats, pairs: Ints, between: Floats, known_s: float) -> fl
 
     A set costs `own` of each unit in it and `between` of each pair of which one is in it.
     """
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
-
     n = len(own)
     alone = own.copy()
     np.add.at(alone, pairs[:, 0], between)
     np.add.at(alone, pairs[:, 1], between)
+    if alone.max() <= known_s:  # the cheapest set around a unit costs no more than the unit does by itself
+        return known_s
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
     scale = WHOLE / float(own.sum() + 2 * between.sum() or 1.0)
     units = np.arange(n)
     rows, columns = np.concatenate([pairs[:, 0], pairs[:, 1], units]), np.concatenate([pairs[:, 1], pairs[:, 0], np.full(n, n)])
@@ -129,7 +136,7 @@ def _surrounded(own: Floats, pairs: Ints, between: Floats, known_s: float) -> fl
     best = known_s
     for unit in np.argsort(-alone, kind="stable")[:MOST_FLOWS].tolist():
         if alone[unit] <= best:
-            break  # the cheapest set around it costs no more than it does by itself
+            break
         # The unit's own capacity carries what it costs itself, as that of any other in the set.
         best = max(best, maximum_flow(network, unit, n).flow_value / scale)
     return best

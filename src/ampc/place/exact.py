@@ -59,7 +59,7 @@ def solve(problem: Problem, known: Choice, pinned: Mapping[int, int]) -> Solved:
     """
     missing, _, at_most = Loads(problem, known).score()
     least = simple_bound(problem, float("inf") if missing else at_most)
-    if not missing and least >= at_most * (1 - 1e-9):
+    if not missing and least >= at_most * (1 - 1e-6):
         return Solved(None, at_most)
     if _separable(problem):
         return _solve(_Program(problem, pinned, at_most), known, least)
