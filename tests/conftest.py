@@ -6,6 +6,7 @@ Tests run generated kernels as plain Python, which needs no compilation, but for
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What is started by a shell in the background ignores Ctrl-C, and so would the processes to which tests send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Before anything imports numba, which looks at this once.
     if not compiles(config):
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")

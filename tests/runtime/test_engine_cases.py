@@ -373,7 +373,7 @@ assert main(["compile", "gated_counter", "-o", "m.ampx", "--quiet"]) == 0
 
 def test_hashing_of_strings_changes_no_bit_of_programs_weights_and_manifests(tmp_path: Path) -> None:
     said, manifests = set(), set()
-    for seed in ("0", "1", "2"):
+    for seed in ("1", "2"):
         folder = tmp_path / seed
         folder.mkdir()
         code = TRAINS.format(src=str(ROOT / "src"), tests=str(ROOT / "tests"), root=str(ROOT))

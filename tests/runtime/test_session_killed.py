@@ -75,7 +75,7 @@ def kill_and_resume(place: Path, kills: int, settings: list[str], seed: int = 7)
     assert not [p for p in (place / "killed" / "checkpoints").iterdir() if p.name.startswith(".")]
 
 
-@pytest.mark.parametrize(("kills", "epochs"), [(4, 30), pytest.param(20, 120, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("kills", "epochs"), [(2, 16), pytest.param(20, 120, marks=pytest.mark.long)])
 def test_killed_at_random_moments_and_resumed(place: Path, kills: int, epochs: int) -> None:
     """With `step` the resumed run equals the undisturbed one bit for bit; every instance of every epoch was trained once."""
     settings = ["--driver", "step", "--epochs", str(epochs)]

@@ -116,8 +116,11 @@ def test_a_sound_trace_has_no_problems() -> None:
     ({"queue": [0, 2, 5]}, "`queue` 2 is 5, expected 0 to 4"),
     ({"sender": [0, 3]}, "`sender` 1 is 3, expected -1 to 2"),
     ({"taken_firing": [0, 0, 1, 2, 2]}, "firing 1 took 2 tokens, of which 1"),
-    ({"retired_s": [-1.0, np.nan]}, "instance 7 retires before"),
-    ({"start_s": [0.0, np.nan, 5.0]}, "`start_s` 1 is nan"),
+    ({"admitted_s": [6.5, 0.5]}, "instance 7 retires before"),
+    ({"start_s": [0.0, np.nan, 5.0]}, "`start_s` 1 is nan, expected 0 to 1e+09"),
+    ({"retired_s": [-1.0, np.nan]}, "`retired_s` 0 is -1"),
+    ({"arrived_s": [3.0, np.inf]}, "`arrived_s` 1 is inf"),
+    ({"end_s": [2.0, 5.0, 1e12]}, "`end_s` 2 is 1e+12"),
 ])  # fmt: skip
 def test_what_cannot_be_is_named(changes: dict[str, Any], words: str) -> None:
     assert any(words in p for p in small(**changes).problems())

@@ -28,6 +28,9 @@ FORM = 1
 SLACK_S = 1e-9
 """Times are sums of floats: what differs by less is the same."""
 
+MOST_S = 1e9
+"""Latest time; whole nanoseconds of times ten times as late are no 64-bit numbers."""
+
 _TABLES: dict[str, tuple[str, ...]] = {
     "firings": ("start_s", "end_s", "device", "queue", "tokens", "updates", "waiting", "update_s"),
     "taken": ("taken_firing", "taken_slot", "taken_index"),
@@ -37,6 +40,8 @@ _TABLES: dict[str, tuple[str, ...]] = {
 }
 _LONG = ("taken_index", "message_index", "instance")
 _OPTIONAL = ("waiting", "update_s")
+_NEVER = ("arrived_s", "retired_s")
+"""Times that are NaN where it never happened."""
 _LATER = "crossings"
 """A table that older traces lack, and those of runs without links."""
 
@@ -272,8 +277,8 @@ class Trace:
         return dataclasses.replace(self, **columns)
 
     def staleness(self) -> Ints:
-        """Return int32 [n]: of a backward firing, how many updates its segment's layers have made since the forward of one of its tokens, the most;
-        -1 of other firings, and where the forward is not in the log."""
+        """Return int32 [n]: of a backward firing, how many firings of its segment have updated a layer since the forward of one of its tokens, the
+        most; -1 of other firings, and where the forward is not in the log. Updates that another segment with the same layer made are not counted."""
         n, last = len(self.start_s), 2 * len(self.segments)
         segment = self.queue // 2
         made = np.zeros(n, np.int64)  # updates of the segment before the firing
@@ -336,9 +341,11 @@ class Trace:
             value = getattr(self, name)
             for k in np.flatnonzero((value < low) | (value >= (np.iinfo(value.dtype).max if high is None else high)))[:1]:
                 found.append(f"`{name}` {k} is {value[k]}, expected {low} to {'' if high is None else high - 1}".rstrip())
-        for name in ("start_s", "end_s", "sent_s", "admitted_s", "update_s", "came_s", "entered_s", "left_s"):
-            for k in np.flatnonzero(~np.isfinite(getattr(self, name)))[:1]:
-                found.append(f"`{name}` {k} is {getattr(self, name)[k]}")
+        for name in ("start_s", "end_s", "sent_s", "arrived_s", "admitted_s", "retired_s", "update_s", "came_s", "entered_s", "left_s"):
+            value = getattr(self, name)
+            fits = (value >= 0) & (value <= MOST_S) | (np.isnan(value) if name in _NEVER else False)
+            for k in np.flatnonzero(~fits)[:1]:
+                found.append(f"`{name}` {k} is {value[k]:g}, expected 0 to {MOST_S:g}")
         return found
 
     # ------------------------------------------------------------------------------------------------ files
