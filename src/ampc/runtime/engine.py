@@ -22,8 +22,7 @@ from ampc.diagnostics import error
 from ampc.ir.copies import names_of
 from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
-from ampc.ir.nodes import Metric, Output
-from ampc.ir.ops import metric_value
+from ampc.ir.nodes import Output
 from ampc.place.assign import Placement
 from ampc.runtime import blas, kernels, native, worker
 from ampc.runtime.averaging import average, copies_of
@@ -32,6 +31,7 @@ from ampc.runtime.events import Array, EpochResult, Progress, join_results, shif
 from ampc.runtime.half import rounded
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.recording import Recording
+from ampc.runtime.result import UNWRITTEN, layer_records, result_of
 from ampc.runtime.stuck import waiting
 from ampc.runtime.tokens import QUEUE
 from ampc.runtime.trace import Trace, join
@@ -44,10 +44,6 @@ STASH_VERSIONS = 16
 """Versions of a layer's parameters that the policy `stash` keeps; an older gradient gets the oldest of them."""
 FEW = 4
 """Instances of a pass that one worker runs on the calling thread."""
-FRESH = 16
-"""Bins of a staleness histogram that are looked at first: most gradients are less stale."""
-UNWRITTEN = np.uint32(0x7FC0DEAD)
-"""Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
 
 class Engine:
@@ -272,7 +268,8 @@ class Engine:
         finally:
             if recording is not None:
                 recording.end()
-        return self._result(binding, O, places, order, seconds, train)
+        self._steps.update(zip(self.plan.layers, layer_records(binding)[:, L.STEP].tolist(), strict=True))
+        return result_of(binding, O, places, order, seconds, train)
 
     def _elapsed(self, began: float) -> float:
         """Return the seconds of a pass that began at `began`; an engine with a clock of its own has others."""
@@ -408,38 +405,6 @@ class Engine:
             )  # fmt: skip
         raise error("AMP799", f"internal fault {code} of the engine ({int(b.I[H.ERROR + 1])})", help="please report it, with the model", exit_code=70)
 
-    def _result(self, b: Binding, O: Array, places: dict[int, tuple[int, int]], order: Array, seconds: float, train: bool) -> EpochResult:
-        I, D = b.I, b.D
-        done = int(I[H.DONE])
-        total = int(I[H.TOTAL])
-        sums = D[: I[H.HYPER0]].reshape(self.options.workers, -1).sum(axis=0)
-        judged = {n.id: sums[1 + 2 * k : 3 + 2 * k] for k, n in enumerate(n for n in self.graph.nodes if isinstance(n, Metric))}
-        metrics = {name: metric_value(nodes[0].op, *sum(judged[n.id] for n in nodes)) for name, nodes in self.graph.metrics.items()}
-        layers = self.plan.layers
-        records = I[I[H.LAYER0] : I[H.LAYER0] + len(layers) * LAYER].reshape(-1, LAYER)
-        self._steps.update(zip(layers, records[:, L.STEP].tolist(), strict=True))
-        retired = I[I[H.ORDER0] + total : I[H.ORDER0] + 2 * total] == 1
-        ran = I[I[H.ORDER0] : I[H.ORDER0] + total]
-        predicted: dict[str, list[Array]] = {}
-        for node in self.graph.nodes:
-            if isinstance(node, Output) and node.id in places and node.name not in predicted:
-                start, rows = places[node.id]
-                cols = self.graph.type_of(node.inputs[0]).cols
-                table = O[start : start + rows * cols].reshape(rows, cols)
-                predicted[node.name] = _by_instance(table, *b.output_spans(node, order))
-        return EpochResult(
-            instances=done,
-            seconds=seconds,
-            loss=float(sums[0] / done) if done else 0.0,
-            metrics=metrics,
-            updates=dict(zip(layers, records[:, L.UPDATES].tolist(), strict=True)) if train else {},
-            staleness={name: _trimmed(I[b.histograms[name] : b.histograms[name] + STALENESS_BINS]) for name in layers} if train else {},
-            outputs=predicted,
-            interrupted=done < total,
-            instances_done=None if done == total else ran[retired].copy(),
-            in_flight=b.in_flight(ran[: int(I[H.ADMITTED])]),
-        )
-
 
 def generated_for(graph: Graph, placement: Placement, options: EngineOptions) -> Program:
     """Return the functions with which an engine with these options runs a placed graph."""
@@ -453,16 +418,6 @@ _HYPERS: dict[int, str] = {
 }  # fmt: skip
 
 
-def _by_instance(table: Array, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]) -> list[Array]:
-    """Return the written rows of each span of an output's rows: all but those of turns after a loop's exit and of branches not taken."""
-    written = table[:, 0].view(np.uint32) != UNWRITTEN
-    missing = np.concatenate([[0], np.cumsum(~written)])
-    whole = missing[stops] == missing[starts]
-    if whole.all() and (stops - starts == 1).all():
-        return list(table[starts][:, None])
-    return [table[a:b] if all_of else table[a:b][written[a:b]] for a, b, all_of in zip(starts.tolist(), stops.tolist(), whole.tolist(), strict=True)]
-
-
 def _quiet() -> np.errstate:
     """Kernels look for what is not finite; run as plain Python they would warn on the way, which compiled code does not."""
     return np.errstate(all="ignore")
@@ -470,13 +425,6 @@ def _quiet() -> np.errstate:
 
 def _room(size: int) -> int:
     return (size + 31) // 16 * 16
-
-
-def _trimmed(histogram: npt.NDArray[np.int64]) -> list[int]:
-    found: list[int] = histogram[: FRESH].tolist() if not histogram[FRESH:].any() else histogram.tolist()
-    while found and not found[-1]:
-        found.pop()
-    return found
 
 
 def _grouped(order: npt.NDArray[np.int64], b: Binding, options: EngineOptions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

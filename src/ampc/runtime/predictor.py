@@ -21,9 +21,10 @@ from ampc.ir.scope import declaration
 from ampc.place.assign import Placement
 from ampc.runtime import native
 from ampc.runtime.binding import Binding
-from ampc.runtime.engine import UNWRITTEN, Engine
+from ampc.runtime.engine import Engine
 from ampc.runtime.events import Array
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.result import UNWRITTEN
 
 GROWTH = 1.25
 """How much longer than an instance the room for it is made, where it finds none."""
