@@ -95,6 +95,7 @@ WRONG: list[tuple[str, int, str, str]] = [
     ("view list_reduction -o none/x.dot", 4, "error[AMP690]: `none/x.dot` cannot be written: no such file or directory", "make the folder `none` first, or give another path with `-o`"),
     ("explain AMP000", 1, "error[AMP900]: there is no code `AMP000`", ""),
     ("explain AMP999", 1, "error[AMP900]: there is no code `AMP999`", "`ampc explain` lists all of them: 1xx and 2xx models, 3xx graphs, 4xx passes, 5xx placement, 6xx manifests, 7xx runs, 8xx data, 9xx the command line"),
+    ("run m.ampx --replicas auto", 2, "error[AMP901]: `ampc run` has no option `--replicas`", "`ampc compile` and `ampc place` have it"),
     ("run m.ampx --lr 0.1", 2, "error[AMP901]: `ampc run` has no option `--lr`", "did you mean `--learning-rate`?"),
     ("run m.ampx --eval", 2, "error[AMP901]: `ampc run` has no option `--eval`", "did you mean `--evaluate`?"),
     ("run wrong.amp", 1, "error[AMP604]: `wrong.amp` is a program, not a manifest", "compile it first: `ampc compile wrong.amp`"),

@@ -20,9 +20,9 @@ from support import graph_of, random_rows
 from ampc.diagnostics import AmpError
 from ampc.runtime import kernels
 
-PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "20"))
+PROGRAMS = int(os.environ.get("AMPC_PROGRAMS", "12"))
 FIRST = int(os.environ.get("AMPC_PROGRAMS_FROM", "0"))
-CHUNK = 5
+CHUNK = 4
 FORMS: list[tuple[bool, str]] = [(False, "step"), (True, "step"), (True, "threads"), (False, "threads")]
 """With the passes that make whole values of elements, or without; the driver."""
 

@@ -130,7 +130,11 @@ def _dispatch(argv: Sequence[str]) -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except typer.TyperException as e:
-        raise usage_error(e, f"ampc {verb}" if verb is not None else "ampc") from None
+        raise usage_error(e, f"ampc {verb}" if verb is not None else "ampc", _verbs_with) from None
+
+
+def _verbs_with(option: str) -> list[str]:
+    return [verb for verb in VERBS if any(option in p.opts for p in _command(verb).params)]
 
 
 def globals_first(argv: Sequence[str], own: Container[str] = ()) -> list[str]:

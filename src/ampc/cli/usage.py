@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ampc.diagnostics import AmpError, Diagnostic, did_you_mean, printable
@@ -17,21 +18,21 @@ ALIASES = {
 """What people call an option -> its name."""
 
 
-def usage_error(e: Any, path: str = "ampc") -> AmpError:
-    """Return typer's exception `e` as an AmpError; `path` is the command as far as it was understood."""
+def usage_error(e: Any, path: str, verbs_with: Callable[[str], list[str]]) -> AmpError:
+    """Return typer's exception `e` as an AmpError; `path` is the command as far as it was understood. verbs_with: what verbs have an option."""
     ctx = getattr(e, "ctx", None)
     path = ctx.command_path if ctx is not None else path
-    message, remedy = _words(e, path, ctx)
+    message, remedy = _words(e, path, ctx, verbs_with)
     return AmpError(Diagnostic("AMP901", message, help=remedy or f"`{path} --help` shows what there is"), exit_code=2)
 
 
-def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
+def _words(e: Any, path: str, ctx: Any, verbs_with: Callable[[str], list[str]]) -> tuple[str, str | None]:
     kind, said = type(e).__name__, e.format_message()
     match kind:
         case "NoSuchOption":
             known = options_of(ctx)
             meant = ALIASES.get(e.option_name.lstrip("-").replace("-", "_"))
-            near = f"did you mean `{meant}`?" if meant in known else did_you_mean(e.option_name, known)
+            near = f"did you mean `{meant}`?" if meant in known else _elsewhere(verbs_with(e.option_name)) or did_you_mean(e.option_name, known)
             return f"`{path}` has no option `{printable(e.option_name)}`", near
         case "BadOptionUsage":
             return f"`{e.option_name}` of `{path}` {'needs a value' if 'requires' in said else 'takes no value'}", None
@@ -53,6 +54,11 @@ def _words(e: Any, path: str, ctx: Any) -> tuple[str, str | None]:
     if said == "Missing command.":
         return f"`{path}` needs a verb", "verbs are " + ", ".join(f"`{v}`" for v in commands_of(ctx))
     return f"`{path}`: {_plain(said)}", None
+
+
+def _elsewhere(verbs: list[str]) -> str | None:
+    shown = [f"`ampc {v}`" for v in verbs]
+    return None if not verbs else f"{shown[0]} has it" if len(verbs) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]} have it"
 
 
 def _bad_value(e: Any, path: str, said: str) -> str:
