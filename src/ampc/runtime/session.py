@@ -31,7 +31,7 @@ from ampc.runtime.observer import Observer
 from ampc.runtime.options import RunOptions, is_command
 from ampc.runtime.order import ends, epoch_order
 from ampc.runtime.run_folder import RunFolder, version
-from ampc.runtime.standing import Standing
+from ampc.runtime.standing import Standing, resumed
 from ampc.runtime.summary import Summary, defined_values, is_better_when_higher, undefined_reasons, values_of
 from ampc.runtime.weights import shapes
 
@@ -436,23 +436,7 @@ class Session:
                 )
         self.engine.set_parameters(dict(found.weights))
         self.engine.set_optimizer_state(dict(found.optimizer))
-        parts = [msgspec.convert(p, EpochResult, strict=False) for p in c.partial]
-        same = c.watch == self.watch
-        self.state = Standing(
-            c.epoch,
-            c.instances,
-            found.ledger,
-            parts,
-            c.elapsed_s,
-            c.best_value if same else None,
-            c.best_epoch if same else None,
-            c.best_step,
-            c.epochs_since_best if same else 0,
-            None,
-            list(c.rates),
-            max(c.wall_s, c.elapsed_s),  # a checkpoint of an older version tells none
-            c.compile_s,
-        )
+        self.state = resumed(found, self.watch)
         self.summary.updates = dict(c.updates)
         self.summary.staleness = {k: {"mean": mean_staleness(h), "max": None, "histogram": h} for k, h in c.staleness.items()}
         self.summary.resumed_from = str(found.path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import numpy as np
 
+from ampc.runtime.checkpoint import Checkpoint
 from ampc.runtime.contract import Order
 from ampc.runtime.events import EpochResult
 
@@ -31,3 +33,23 @@ class Standing:
     wall_s: float = 0.0
     compile_s: float = 0.0
     undone: int = 0
+
+
+def resumed(found: Checkpoint, watch: str) -> Standing:
+    """Return where the run stood that wrote a checkpoint; what was best counts only if the same value is watched."""
+    c = found.state
+    same = c.watch == watch
+    return Standing(
+        epoch=c.epoch,
+        instances=c.instances,
+        ledger=found.ledger,
+        parts=[msgspec.convert(p, EpochResult, strict=False) for p in c.partial],
+        elapsed_s=c.elapsed_s,
+        best_value=c.best_value if same else None,
+        best_epoch=c.best_epoch if same else None,
+        best_step=c.best_step,
+        since_best=c.epochs_since_best if same else 0,
+        rates=list(c.rates),
+        wall_s=max(c.wall_s, c.elapsed_s),  # a checkpoint of an older version tells none
+        compile_s=c.compile_s,
+    )
