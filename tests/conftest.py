@@ -29,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # Before anything imports numba, which looks at this once.
     if not compiles(config):
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
+    elif hasattr(config, "workerinput"):
+        # The sessions of xdist compile at the same time; further processes would take longer to start than the few functions of a test to compile.
+        from ampc.runtime import compiling
+
+        compiling.usable_cores = lambda: 1
 
 
 def compiles(config: pytest.Config) -> bool:
