@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+from support import model_of
 
 from ampc.ir.builder import GraphBuilder
 from ampc.ir.graph import FieldDecl, Graph, Layer, Param
@@ -28,6 +29,16 @@ def network(layers: int) -> Graph:
         live = [*live[-7:], (g.npt("tanh", g.ppt("linear", f"l{i}", g.concat(a, b))), columns)]
     g.loss("squared", live[-1][0], g.npt("field", g.source, fields=(FieldRef("y"),)))
     return g.finish()
+
+
+def test_more_devices_than_a_long_chain_needs_make_it_no_slower() -> None:
+    """The sums beside the layers are a chain of their own: with the layers kept whole, they would all go to one device."""
+    layers = range(60)
+    lines = [*(f"w{k} = Linear(16, 16)" for k in layers), "h = x", *(f"h = h + relu(w{k}(h))" for k in layers), "loss squared(h, zeros(16))"]
+    graph = model_of("        x: float[16]\n", "\n".join(lines))
+    rates = [place(graph, resized(load_target("fpga_1tflops"), devices), quick=devices == 8).instances_per_s for devices in (8, 100)]
+    assert large(Problem(graph, resized(load_target("fpga_1tflops"), 100), estimate(graph, guess(graph)), fine=True))
+    assert rates[1] >= rates[0]
 
 
 def test_a_large_network_is_placed_well() -> None:

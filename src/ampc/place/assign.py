@@ -151,7 +151,8 @@ def balanced(problem: Problem, quick: bool = False) -> Placed:
     start = [chosen[problem.unit_of[u.nodes[0]]] for u in fine.units]
     if quick:
         return fine, search(fine, [start, longest_first(fine, pinned)], pinned), 0.0  # no bound is asked for
-    starts = [start] if large(fine) else [start, longest_first(fine, pinned), *_on_few(problem, pinned)]
+    # Whole layers on many devices may gather on a few for what goes along with them: then the order of the nodes is the better start.
+    starts = [start, along(fine, pinned)] if large(fine) else [start, longest_first(fine, pinned), *_on_few(problem, pinned)]
     chosen, bound_s = _solved(fine, search(fine, starts, pinned), pinned)
     return fine, chosen, bound_s
 
