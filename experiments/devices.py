@@ -40,7 +40,7 @@ RUNS = FOLDER / "devices.jsonl"
 
 
 def model(depth: int = DEPTH, width: int = 192) -> str:
-    """Return the text of a residual network of `depth` layers for MNIST, so wide that the first one, of 784 pixels, is not the bottleneck of few devices."""
+    """Return the text of a residual network of `depth` layers for MNIST, so wide that the first, of 784 pixels, takes no longer than two others."""
     blocks = range(1, depth - 1)
     return "\n".join([
         f"model deep(size = 784, hidden = {width}, classes = 10):",
