@@ -39,7 +39,7 @@ POLICIES = ("sync", "plain", "stash", "corrected")
 RUNS = FOLDER / "devices.jsonl"
 
 
-def model(depth: int = DEPTH, width: int = 192) -> str:
+def model(depth: int = DEPTH, width: int = 160) -> str:
     """Return the text of a residual network of `depth` layers for MNIST, so wide that the first, of 784 pixels, takes no longer than two others."""
     blocks = range(1, depth - 1)
     return "\n".join([
