@@ -40,7 +40,7 @@ RUNS = FOLDER / "devices.jsonl"
 
 
 def model(depth: int = DEPTH, width: int = 160) -> str:
-    """Return the text of a residual network of `depth` layers for MNIST, so wide that the first, of 784 pixels, takes no longer than two others."""
+    """Return the text of a residual network of `depth` layers for MNIST, so wide that the first, of 784 pixels, takes not much longer than others."""
     blocks = range(1, depth - 1)
     return "\n".join([
         f"model deep(size = 784, hidden = {width}, classes = 10):",
