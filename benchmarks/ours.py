@@ -7,6 +7,7 @@ another folder (`source`), so that two commits can take turns.
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 import sys
 import time
@@ -108,7 +109,7 @@ class Ours:
         from ampc.runtime import native
 
         if work in ("stream", "pass", "call"):
-            settings |= {"workers": 1, "max_active_keys": 1, "group": 1}
+            settings |= {"workers": settings.get("workers", 1) if work == "call" else 1, "max_active_keys": 1, "group": 1}
         self.program = graph_of(model, Path(source) if source else ROOT, left_out, replicas, **(overrides or {}))
         self.data = self.program.read(data)
         used = min(instances or self.data.n, CALLED if work in ("pass", "call") else self.data.n)
@@ -117,7 +118,8 @@ class Ours:
         self.work = work
         self.session = self.program.session(self.program.options({"until": "", **settings}))
         self.engine: Any = self.session.engine
-        self.engine.bind(self.data)
+        learns = {} if work == "train" or "train" not in inspect.signature(self.engine.bind).parameters else {"train": False}
+        self.engine.bind(self.data, **learns)
         self.n = self.data.n
         self.rng = np.random.default_rng(0)
         self.provider = native.PROVIDER
@@ -145,6 +147,8 @@ class Ours:
         train = self.work == "train"
         began = time.perf_counter()
         how: dict[str, Any] = {"record": True} if record else {}  # what an older engine doesn't know is not asked of it
+        if not train and "measured" in inspect.signature(self.engine.run).parameters:
+            how["measured"] = False
         self.last = self.engine.run(self.data, order, train=train, epoch=self.epoch, outputs=not train, **how)
         took = time.perf_counter() - began
         self.epoch += 1

@@ -1,7 +1,7 @@
-"""Where the workers' time goes: by segment and direction (timed around each firing), and by function where Linux' `perf` is installed.
+"""Where the workers' time goes: by segment and direction, from a recorded pass, and by function where Linux' `perf` is installed.
 
-Usage: python -m benchmarks.profile sentiment_tree_lstm sst [--workers 2] [--set max_active_keys=128] [--param hidden=100]
-Times are processor time. The timers cost about half a µs a firing. Nothing of this is in the engine: firings are wrapped when the kernels are loaded.
+Usage: python -m benchmarks.profile sentiment_tree_lstm sst [--workers 2] [--set max_active_keys=128] [--param hidden=100] [--infer] [--replicas auto]
+Samples are of passes that are not recorded; recording costs some 0.1 µs a firing.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import bisect
 import collections
+import contextlib
 import json
 import os
 import shutil
@@ -19,159 +20,55 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.ours import Ours, data_folder
 from benchmarks.report import text_table
 
-MAX_WORKERS, MAX_QUEUES = 16, 1024
-TIMES = np.zeros((MAX_WORKERS, MAX_QUEUES), np.int64)
-"""Processor nanoseconds in the firings of each queue, by worker."""
-NOW = np.zeros((MAX_WORKERS, 2), np.int64)
-THREAD_CPU = 3
-"""Linux' CLOCK_THREAD_CPUTIME_ID: other programs' turns on the core don't count."""
-ADDRESSES: dict[int, str] = {}
-
-
-def wrap() -> None:
-    """Replace how kernels are published: remember their addresses, and put a timer around each firing."""
-    import llvmlite.binding as llvm
-    from llvmlite import ir
-    from numba import njit, types
-    from numba.extending import intrinsic
-
-    from ampc.runtime import compiled as native
-    from ampc.runtime import native as names
-
-    clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
-
-    @intrinsic
-    def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-
-        return types.voidptr(types.int64), codegen
-
-    @intrinsic
-    def load(typingctx, address):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
-
-        return types.int64(types.int64), codegen
-
-    @intrinsic
-    def add(typingctx, address, amount):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-            p = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-            builder.store(builder.add(builder.load(p), args[1]), p)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), codegen
-
-    times = int(NOW.ctypes.data)
-    native_publish = native._publish
-
-    def publish(function: Any, symbol: Any) -> Any:
-        dispatcher = native_publish(function, symbol)
-        _remember(dispatcher, function.__name__)
-        return dispatcher
-
-    def timed(function: Any) -> Any:
-        symbol = native_firing(function)
-        compiled = _compiled(native._alive[-1])
-        plain = types.ExternalFunction(symbol.symbol + "_plain", native.FIRING)
-        llvm.add_symbol(plain.symbol, compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name))
-        name = function.__name__
-        queue = 2 * int("".join(c for c in name if c.isdigit())) + name.lower().startswith("b")
-        base = int(TIMES[0, queue:].ctypes.data)
-
-        def around(F, I, D, XF, XI, O, w, n):  # type: ignore[no-untyped-def]  # noqa: E741
-            now = times + 16 * w
-            clock_gettime(THREAD_CPU, as_pointer(now))
-            began = load(now) * 1000000000 + load(now + 8)
-            plain(F, I, D, XF, XI, O, w, n)
-            clock_gettime(THREAD_CPU, as_pointer(now))
-            add(base + 8 * MAX_QUEUES * w, load(now) * 1000000000 + load(now + 8) - began)
-
-        dispatcher = njit(native.FIRING, nogil=True)(around)
-        made = _compiled(dispatcher)
-        llvm.add_symbol(symbol.symbol, made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))
-        native._alive.append(dispatcher)
-        return symbol
-
-    native_firing = native.firing
-    native._publish = publish
-    native.firing = names.firing = timed
-
-
-def _compiled(dispatcher: Any) -> Any:
-    return next(iter(dispatcher.overloads.values()))
-
-
-def _remember(dispatcher: Any, name: str) -> None:
-    compiled = _compiled(dispatcher)
-    for symbol in (compiled.fndesc.llvm_cfunc_wrapper_name, compiled.fndesc.llvm_func_name):
-        try:
-            ADDRESSES[compiled.library.get_pointer_to_function(symbol)] = name
-        except Exception:
-            continue
-
-
-class Counting(Ours):
-    """Adds up the firings and tokens of all passes."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self.firings: collections.Counter[str] = collections.Counter()
-        self.tokens: collections.Counter[str] = collections.Counter()
-        super().__init__(*arguments, **settings)
-
-    def _pass(self, size: int) -> float:
-        took = super()._pass(size)
-        for what, firings, tokens in self.engine.firings():
-            self.firings[what] += firings
-            self.tokens[what] += tokens
-        return took
-
 
 def measure(a: argparse.Namespace) -> None:
-    """Run passes and print the table of segments; write what `perf` needs to know of addresses."""
-    wrap()
-    from ampc.runtime import worker
-
-    _remember(worker.run, "worker loop")
+    """Run passes, sampled if asked for, and print the table of segments of a recorded one; write what `perf` needs to know of addresses."""
     settings = dict(_pair(s) for s in a.set)
     data = str(data_folder(a.data, **({"limit": 8000} if a.data == "qm9" else {})))
-    ours = Counting(a.model, data, dict(_pair(s) for s in a.param), a.instances, workers=a.workers, **settings)
-    ours.window(1.0)
-    TIMES[:] = 0
-    ours.firings.clear()
-    ours.tokens.clear()
+    ours = Ours(
+        a.model, data, dict(_pair(s) for s in a.param), a.instances, "infer" if a.infer else "train", replicas=a.replicas or None, workers=a.workers,
+        **settings,
+    )  # fmt: skip
+    from ampc.place import measure as measure_data
+    from ampc.runtime.by_address import KERNELS
+    from ampc.runtime.kernels import _made, name_of
+    from ampc.runtime.profile import profile
+
+    ours.window(0.5)
     _sampling(a.control, "enable")
-    began, items = time.perf_counter(), 0
-    cpu = time.process_time()
+    began, cpu, items = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() - began < a.seconds:
         items += ours.window(0.5)[0]
-    took = time.perf_counter() - began
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
     _sampling(a.control, "disable")
-    cpu = time.process_time() - cpu
-    each = ", ".join(f"{t * 1e-9 / took:.2f}" for t in TIMES.sum(axis=1)[: a.workers])
-    seconds = TIMES.sum(axis=0) * 1e-9
+    engine = ours.engine
+    each = f"{1e6 * cpu / items:.2f} µs of processor time an instance, {cpu / took:.2f} cores used"
+    print(f"{a.model}, {a.workers} workers: {items / took:,.0f} instances/s, {each}")
+    ours._pass(min(ours.n, max(1, int(0.5 * ours.rate))), record=True)
+    found = profile(engine.trace, engine.traced, measure_data(ours.program.graph, ours.data))
+    whole = sum(d.busy_s + d.waiting_s + d.overhead_s + d.idle_s for d in found.devices)
     body = []
-    names = {2 * int(w.split()[0]) + (w.split()[1] == "backward"): w for w in ours.firings}
-    for q in np.argsort(-seconds):
-        if seconds[q] <= 0:
-            break
-        w = names.get(int(q), f"queue {q}")
-        f, t = ours.firings[w] or 1, ours.tokens[w]
-        took_us = 1e6 * seconds[q]
-        body.append([w[:70], f"{100 * seconds[q] / cpu:.1f} %", f"{took_us / items:.2f}", f"{t / items:.1f}", f"{t / f:.1f}", f"{took_us / f:.1f}"])
-    rest = cpu - seconds.sum()
-    what = "outside of firings: turns, spinning, start and end of a pass"
-    body.append([what, f"{100 * rest / cpu:.1f} %", f"{1e6 * rest / items:.2f}", "", "", ""])
-    cost = f"{1e6 * cpu / items:.1f} µs of processor time an instance, {cpu / took:.2f} cores used ({each} in firings of each worker)"
-    print(f"{a.model}, {a.workers} workers: {items / took:,.0f} instances/s, {cost}")
-    print(text_table(("segment", "time", "µs an instance", "tokens an instance", "tokens a firing", "µs a firing"), body), flush=True)
-    Path(a.child).write_text(json.dumps({str(k): v for k, v in ADDRESSES.items()}), encoding="utf-8")
+    for q in sorted(found.queues, key=lambda q: -q.seconds):
+        body.append([
+            f"{q.segment} {q.direction} {q.title}"[:70], f"{100 * q.seconds / whole:.1f} %", f"{1e6 * q.seconds / found.instances:.2f}",
+            f"{q.tokens / found.instances:.1f}", f"{q.tokens / q.firings:.1f}", f"{1e6 * q.seconds / q.firings:.1f}", f"{1e-9 * q.flops_per_s:.1f}",
+        ])  # fmt: skip
+    for what in ("overhead", "waiting", "idle"):
+        seconds = sum(getattr(d, f"{what}_s") for d in found.devices)
+        body.append([f"outside of firings: {what}", f"{100 * seconds / whole:.1f} %", f"{1e6 * seconds / found.instances:.2f}", "", "", "", ""])
+    print(text_table(("segment", "time", "µs an instance", "tokens an instance", "tokens a firing", "µs a firing", "GFLOP/s"), body), flush=True)
+    made = {name: entry.made for name, entry in KERNELS.items() if "made" in vars(entry) and "address" in vars(entry.made)}
+    made |= {f"{'bwd' if f.queue & 1 else 'fwd'}_{f.queue // 2}": _made(name_of(f.text)) for f in engine._ran.program.functions}
+    named: dict[int, str] = {}
+    for name, kernel in made.items():
+        for compiled in kernel.dispatcher.overloads.values():
+            for symbol in (compiled.fndesc.llvm_cfunc_wrapper_name, compiled.fndesc.llvm_func_name):
+                with contextlib.suppress(Exception):  # what became part of another function has no place
+                    named[compiled.library.get_pointer_to_function(symbol)] = name
+    Path(a.child).write_text(json.dumps({str(k): v for k, v in named.items()}), encoding="utf-8")
 
 
 def _sampling(control: str, word: str) -> None:
@@ -190,23 +87,20 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def by_function(samples: Path, addresses: dict[int, str], top: int) -> list[list[str]]:
-    """Return (function, share) over the samples of all threads but the main one."""
-    text = subprocess.run(["perf", "script", "-i", str(samples), "-F", "pid,tid,ip,sym,dso"], capture_output=True, text=True, check=True).stdout
+    """Return (function, share) over the samples of all threads; what is neither compiled by numba nor a library's is Python's."""
+    text = subprocess.run(["perf", "script", "-i", str(samples), "-F", "ip,sym,dso"], capture_output=True, text=True, check=True).stdout
     starts = sorted(addresses)
     counts: collections.Counter[str] = collections.Counter()
     for line in text.splitlines():
-        words = line.split(None, 2)
-        if len(words) < 3:
+        words = line.split(None, 1)
+        if len(words) < 2:
             continue
-        pid, _, tid = words[0].partition("/")
-        if pid == tid:
-            continue
-        ip, symbol = int(words[1], 16), words[2]
+        ip, symbol = int(words[0], 16), words[1]
         if symbol.startswith("[unknown]"):
             k = bisect.bisect_right(starts, ip) - 1
             near = k >= 0 and ip - starts[k] < 1 << 16
-            symbol = addresses[starts[k]] if near else "compiled code of no name"
-        counts[symbol.replace(" ([", "  [").split("  ")[0][:70]] += 1
+            symbol = addresses[starts[k]] if near else "code of no name"
+        counts[symbol.replace(" (", "  (").split("  (")[0][:70]] += 1
     total = sum(counts.values()) or 1
     return [[name, f"{100 * n / total:.1f} %"] for name, n in counts.most_common(top)]
 
@@ -218,16 +112,18 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("--workers", type=int, default=1)
     p.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the run")
     p.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the model")
+    p.add_argument("--infer", action="store_true", help="predictions in place of training")
+    p.add_argument("--replicas", default="", help="as of `ampc compile`")
     p.add_argument("--instances", type=int, default=0, help="use so many of the data's instances; 0 is all")
     p.add_argument("--seconds", type=float, default=4.0)
     p.add_argument("--top", type=int, default=30)
     p.add_argument("--child", default="", help=argparse.SUPPRESS)
     p.add_argument("--control", default="", help=argparse.SUPPRESS)
     a = p.parse_args(argv)
-    if a.child:
-        measure(a)
-        return
     with tempfile.TemporaryDirectory() as folder:
+        if a.child:
+            measure(a)
+            return
         table, samples = Path(folder, "addresses.json"), Path(folder, "perf.data")
         command = [sys.executable, "-m", "benchmarks.profile", *(sys.argv[1:] if argv is None else argv), "--child", str(table)]
         if shutil.which("perf"):
@@ -238,7 +134,7 @@ def main(argv: list[str] | None = None) -> None:
         subprocess.run(command, check=True)
         if samples.exists():
             addresses = {int(k): v for k, v in json.loads(table.read_text(encoding="utf-8")).items()}
-            print("\n" + text_table(("function (workers' threads, by sampling)", "share"), by_function(samples, addresses, a.top)))
+            print("\n" + text_table(("function, by sampling", "share"), by_function(samples, addresses, a.top)))
 
 
 if __name__ == "__main__":

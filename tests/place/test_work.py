@@ -11,7 +11,7 @@ from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, AnyNode, Loss
 from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, precision_of, terms
 from ampc.place.target import NOTHING, Handling
-from ampc.place.work import handling, memory_bytes, product_flops, product_sides
+from ampc.place.work import handling, memory_bytes, product_flops, product_sides, spared_at_first
 from ampc.source import bundled_models, read_source, remember
 from sample_graphs import list_reduction
 
@@ -66,7 +66,8 @@ def test_an_estimate_of_a_placed_graph_folds_what_is_together() -> None:
     one = dict.fromkeys(graph.by_id, 0)
     assert estimate(graph, seen, together=one) == estimate(graph, seen)
     apart = estimate(graph, seen, together=one | {embed.id: 1}).nodes
-    assert apart[step.id].fwd_matrix_flops == 2 * estimate(graph, seen).nodes[step.id].fwd_matrix_flops
+    folded = estimate(graph, seen).nodes[step.id]
+    assert apart[step.id].fwd_matrix_flops == folded.fwd_matrix_flops + folded.fires * 2 * 128 * 128
     assert apart[embed.id].bytes > 0
 
 
@@ -126,7 +127,7 @@ def test_rows_of_an_axis_are_counted_by_the_data() -> None:
 
 @pytest.mark.parametrize("name", bundled_models())
 def test_means_follow_from_the_terms(name: str) -> None:
-    """A node whose payloads have one row costs its term times its firings."""
+    """A node whose payloads have one row costs its term times its firings, less the zeros that it leaves out when its loop begins."""
     graph = compiled(name)
     cost = estimate(graph, guess(graph))
     for n in graph.nodes:
@@ -134,7 +135,9 @@ def test_means_follow_from_the_terms(name: str) -> None:
         assert all(min(t.matrix_fwd, t.matrix_bwd, t.vector_fwd, t.vector_bwd, t.bytes_fwd, t.bytes_bwd) >= 0 for t in found)
         if all(t.axis == "" for t in found):
             c = cost.nodes[n.id]
-            assert c.flops == pytest.approx(c.fires * sum(t.matrix_fwd + t.matrix_bwd + t.vector_fwd + t.vector_bwd for t in found))
+            whole = c.fires * sum(t.matrix_fwd + t.matrix_bwd + t.vector_fwd + t.vector_bwd for t in found)
+            spared = 3 * c.fires * spared_at_first(graph, n, graph.by_id)
+            assert whole - spared < c.flops < whole if spared else c.flops == pytest.approx(whole)
             assert c.bytes == pytest.approx(c.fires * sum(t.bytes_fwd + t.bytes_bwd for t in found))
 
 
@@ -162,7 +165,7 @@ def test_a_precision_changes_rates_and_memory_and_what_is_sent_stays_float32() -
     mesh = load_target("fpga_mesh_4x4")
     mesh = msgspec.structs.replace(mesh, links=msgspec.structs.replace(mesh.links, bytes_per_s=1e12))  # links carry as much either way
     single, half = place(graph, mesh, precision="fp32"), place(graph, mesh, precision="bf16")
-    assert half.instances_per_s > 1.3 * single.instances_per_s
+    assert half.instances_per_s > 1.25 * single.instances_per_s
     layer = graph.layer["step"]
     parameters = 256 * 128 + 128
     assert memory_bytes(layer, graph.train) == parameters * 16

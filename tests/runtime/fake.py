@@ -59,12 +59,13 @@ class FakeEngine:
         self.on_pass: Callable[[bool, int], None] = lambda train, epoch: None
         self.nan_epochs: set[int] = set()
 
-    def bind(self, dataset: Dataset) -> None:
+    def bind(self, dataset: Dataset, train: bool = True) -> None:
         self.bound.append(dataset.source)
 
     def run(
-        self, dataset: Dataset, order: Any, *, train: bool, epoch: int = 0, outputs: bool = False, on_progress: Any = None, stop: Any = None
-    ) -> EpochResult:
+        self, dataset: Dataset, order: Any, *, train: bool, epoch: int = 0, outputs: bool = False, measured: bool = True, on_progress: Any = None,
+        stop: Any = None,
+    ) -> EpochResult:  # fmt: skip
         began = time.perf_counter()
         self.on_pass(train, epoch)
         if train:

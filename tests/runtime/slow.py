@@ -29,12 +29,13 @@ class SlowEngine:
         self._parameters = initial_parameters(graph, options.seed)
         self._parameters.update(parameters or {})
 
-    def bind(self, dataset: Dataset) -> None:
+    def bind(self, dataset: Dataset, train: bool = True) -> None:
         pass
 
     def run(
-        self, dataset: Dataset, order: Any, *, train: bool, epoch: int = 0, outputs: bool = False, on_progress: Any = None, stop: Any = None
-    ) -> EpochResult:
+        self, dataset: Dataset, order: Any, *, train: bool, epoch: int = 0, outputs: bool = False, measured: bool = True, on_progress: Any = None,
+        stop: Any = None,
+    ) -> EpochResult:  # fmt: skip
         began, loss, sums, done, updates = time.perf_counter(), 0.0, {}, [], {x.name: 0 for x in self.graph.layers}
         predicted: dict[str, list[Any]] = {}
         held: list[dict[str, Any]] = []

@@ -25,16 +25,20 @@ def bound(e: Engine) -> Any:
     return e._binding
 
 
-@pytest.mark.parametrize("name", model_names())
-def test_a_run_takes_what_was_predicted(name: str) -> None:
+FORWARD = ("babi15_ggsnn", "digits_mlp", "sentiment_tree_lstm")
+
+
+@pytest.mark.parametrize(("name", "train"), [*((name, True) for name in model_names()), *((name, False) for name in FORWARD)])
+def test_a_run_takes_what_was_predicted(name: str, train: bool) -> None:
     graph = small(name)
     data = dataset(graph, random_rows(graph, 40, 3, longest=9))
     e = engine(graph, driver="step", max_active_keys=8)
-    found = e.run(data, np.arange(data.n), train=False).in_flight
-    mean, largest = predicted_bytes(e.program, measure(graph, data))
+    found = e.run(data, np.arange(data.n), train=train).in_flight
+    mean, largest = predicted_bytes((e if train else e.forward).program, measure(graph, data))
     assert found is not None
-    assert found.instance_bytes == pytest.approx(mean, rel=0.1)
-    assert found.largest_bytes <= 1.1 * largest
+    lines = 2 * LINE_BYTES  # which even nothing takes
+    assert found.instance_bytes == pytest.approx(mean, rel=0.1) or found.instance_bytes == lines > mean
+    assert found.largest_bytes <= max(1.1 * largest, lines)
     assert found.number == 8
     assert found.instance_bytes <= found.peak_bytes <= found.pool_bytes <= 8 * found.largest_bytes * 1.5
 
@@ -43,7 +47,7 @@ def test_axes_of_one_length_are_predicted_to_the_byte() -> None:
     graph = small("list_reduction")
     data = dataset(graph, [{"symbol": [1] * 7, "label": 0}] * 5)
     e = engine(graph, driver="step")
-    found = e.run(data, np.arange(5), train=False).in_flight
+    found = e.run(data, np.arange(5), train=True).in_flight
     mean, largest = predicted_bytes(e.program, measure(graph, data))
     assert found is not None and mean == largest
     assert found.instance_bytes == mean

@@ -297,7 +297,7 @@ def test_skip_undoes_the_epoch_and_ignore_goes_on(tmp_path: Path) -> None:
 
 def test_nothing_is_left_behind_by_a_mistake_before_the_first_update(tmp_path: Path) -> None:
     def refuse(engine: FakeEngine) -> None:
-        def bind(dataset: Any) -> None:
+        def bind(dataset: Any, train: bool = True) -> None:
             raise AmpError((), 4)
 
         engine.bind = bind  # type: ignore[method-assign]

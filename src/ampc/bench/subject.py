@@ -64,11 +64,10 @@ class Subject:
         self.in_flight: InFlight | None = None
         """What instances in flight took in the pass that had most of them."""
         self.data, self.work, self.options = data, work, options
-        self._outputs = work == "inference"
         self._random = np.random.default_rng(0)
         self._rate = 0.0
         self._epoch = 0
-        self.engine.bind(data)
+        self.engine.bind(data, train=work == "training")
 
     def warm_up(self) -> None:
         """Run two short passes: what is met for the first time takes longer."""
@@ -89,7 +88,8 @@ class Subject:
     def _pass(self, size: int, record: bool = False) -> float:
         order = self._random.permutation(self.data.n)[:size]
         began = time.perf_counter()
-        result = self.engine.run(self.data, order, train=self.work == "training", epoch=self._epoch, outputs=self._outputs, record=record)
+        train = self.work == "training"
+        result = self.engine.run(self.data, order, train=train, epoch=self._epoch, outputs=not train, measured=train, record=record)
         took = time.perf_counter() - began
         self._epoch += 1
         self._rate = size / took
@@ -106,7 +106,7 @@ class Subject:
         self._rate = rate  # recording slows a pass down
         trace = self.engine.trace
         assert trace is not None
-        return profile(trace, self.engine.plan, measure_data(self.graph, self.data))
+        return profile(trace, self.engine.traced, measure_data(self.graph, self.data))
 
     def cost(self) -> Cost:
         """Return what the cost model says of an instance, with the means of this data."""

@@ -7,12 +7,16 @@ what `ampc compile` predicts is what a run sets aside. Knows nothing of where in
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import FLOATS, WORDS, Key
 from ampc.codegen.plan import Plan, Segment
+from ampc.ir.arms import arm_of
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Cond, Dealt, Decided, First, Group, Match, Phi, Region, Source, Type, Within
 from ampc.ir.scope import chain
@@ -21,7 +25,6 @@ from ampc.place import Statistics
 Size = Any
 """A number, or an array of numbers by shape."""
 
-# Each storage and all counters are rounded up to a cache line: parts that two workers write then share none.
 DYNAMIC = 3
 """Counters of a layer whose firings are counted as they happen: forward, backward, weight claimed so far."""
 
@@ -72,21 +75,34 @@ class Parts:
 
 
 def parts(program: Program, sizes: Sizes) -> Parts:
-    """Return the layout of an instance. For numbers that are means, what is rounded up to a cache line counts as half a line more."""
-    storages, floats = [], 0 * next(iter(sizes.lengths.values()), 0)
-    for key, kind in program.storages.items():
-        storages.append(floats)
-        floats = floats + _lines(sizes.storage(kind, *region_of(program.plan.graph, key)), FLOATS, kind.cols)
-    segments, words = [], counted(program.plan) + 0 * floats
-    for s in program.plan.segments:
-        segments.append(words)
-        words = words + width(s) * _at_least_one(sizes.states(s.region))
-    return Parts(tuple(storages), tuple(segments), floats, _lines(words, WORDS, 1))
+    """Return the layout of an instance. For numbers that are means, what is rounded up to a cache line counts as half a line more.
+
+    An instance is in one of several arms: what they hold has one place.
+    """
+    # Each storage and all counters are rounded up to a cache line: parts that two workers write then share none.
+    graph, nothing = program.plan.graph, 0 * next(iter(sizes.lengths.values()), 0)
+    arm = arm_of(graph)
+    rooms = [_lines(sizes.storage(kind, *region_of(graph, key)), FLOATS, kind.cols) for key, kind in program.storages.items()]
+    storages, floats = _one_after_another(rooms, [arm.get(int(key[1])) for key in program.storages], nothing)
+    counts = [width(s, program.alone) * _at_least_one(sizes.states(s.region)) for s in program.plan.segments]
+    layers = nothing if program.alone else counted(program.plan) + nothing
+    segments, words = _one_after_another(counts, [arm.get(s.nodes[0].id) for s in program.plan.segments], layers)
+    return Parts(storages, segments, floats, _lines(words, WORDS, 1))
 
 
-def width(segment: Segment) -> int:
-    """Counters of a state: arrivals, unanswered messages, and the version of each layer at the forward firing."""
-    return 2 + len(segment.layers)
+def _one_after_another(rooms: list[Size], arms: list[int | None], start: Size) -> tuple[tuple[Size, ...], Size]:
+    """Return where each part begins and how much room there is: first what is in no arm, behind it the arms, which all begin at one place."""
+    ends: dict[int | None, Size] = {None: start}
+    places: dict[int, Size] = {}
+    for k in sorted(range(len(rooms)), key=lambda k: arms[k] is not None):
+        places[k] = ends.setdefault(arms[k], ends[None])
+        ends[arms[k]] = places[k] + rooms[k]
+    return tuple(places[k] for k in range(len(rooms))), functools.reduce(np.maximum, ends.values())
+
+
+def width(segment: Segment, alone: bool = False) -> int:
+    """Counters of a state: arrivals, unanswered messages, and the version of each layer at the forward firing; `alone`, arrivals only."""
+    return 1 if alone else 2 + len(segment.layers)
 
 
 def counted(plan: Plan) -> int:

@@ -28,10 +28,11 @@ def _linear_by_parts(f: Backward, node: PPT, concat: Concat, g: Buffer) -> None:
         elif not f.zero(concat, port):
             reader, at = f.multiplied(concat, port)
             x = f.operand(reader, at)
+            some, _ = f.rows_multiplied(concat, port, g.space)  # nobody reads the gradients of the others
             if f.wants(reader, at):
                 target, more = f.into(reader, at, g.space)
-                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {rows}, {x.cols}, {g.cols}, {more})")
-            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {rows}, {x.cols}, {g.cols})")
+                f.text.line(f"linear_dx(F, I, {f.gemm_words}, {target.name}, {g.name}, {w} + {start * g.cols}, {some}, {x.cols}, {g.cols}, {more})")
+            f.text.line(f"linear_dw(F, I, {f.gemm_words}, {gw} + {start * g.cols}, -1, {x.name}, {g.name}, {some}, {x.cols}, {g.cols})")
         start += width
     if not summed:
         f.text.line(f"add_row_sum(F, {gb}, {g.name}, {rows}, {g.cols})")

@@ -19,7 +19,7 @@ from ampc.codegen.scratch import share
 from ampc.codegen.states import State, States
 from ampc.codegen.text import Line, Text
 from ampc.ir.nodes import NPT, PPT, AnyNode, Concat, FieldRef, Group, Ref, Type
-from ampc.place.work import FOLD_ROWS, is_zero, pad_behind
+from ampc.place.work import FOLD_ROWS, begins_with_zeros, is_zero, pad_behind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fold:
@@ -54,6 +54,8 @@ class Shared:
     """Storages that only backward reads."""
     folds: dict[tuple[str, str, int], Fold] = dataclasses.field(default_factory=dict)
     folding: bool = True
+    alone: bool = False
+    """There is no way back: what runs keeps nothing for it, answers nothing, and an instance is on one worker from the Source on."""
 
     @cached_property
     def uses(self) -> Counter[str]:
@@ -116,6 +118,16 @@ class Firing:
     def zero(self, node: AnyNode, port: int) -> bool:
         """Whether an operand is zeros, which a Linear leaves out."""
         return is_zero(self.graph.by_id[node.inputs[port][0]], self.inside)
+
+    def rows_multiplied(self, node: AnyNode, port: int, space: Space) -> tuple[str, bool]:
+        """Return a local with how many rows of an operand a Linear multiplies, the first ones, and whether there may be others, which are zeros.
+
+        Those are the rows of tokens at turn 0 of a loop that carries zeros into it: the firing begins by putting these tokens last.
+        """
+        if not begins_with_zeros(self.graph, node, port):
+            return self.space(space), False
+        later = self.text.head("later", "zeros_last(I, w, n)")
+        return (f"at(I, {self.table(space)} + {later})" if space else later), True
 
     def _only_multiplied(self, made: NPT) -> bool:
         """Whether Linears alone read a padded value, or zeros, so that it need not be made."""

@@ -34,7 +34,11 @@ def _linear_by_parts(f: Firing, node: PPT, concat: Concat) -> Buffer:
     for part, port, width in parts:
         if part.id not in f.absorbed and not f.zero(concat, port):
             x = f.operand(*f.multiplied(concat, port))
-            f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {rows}, {x.cols}, {cols}, {written})")
+            some, fewer = f.rows_multiplied(concat, port, y.space)
+            if fewer and not written:
+                f.text.line(f"zero(F, {y.name}, {rows} * {cols})")
+                written = 1
+            f.text.line(f"linear_part(F, I, {f.gemm_words}, {y.name}, {x.name}, {w} + {start * cols}, {some}, {x.cols}, {cols}, {written})")
             written = 1
         start += width
     if not written:

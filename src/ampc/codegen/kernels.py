@@ -20,7 +20,7 @@ from ampc.codegen.routes import Choice, Exit, Join, Leaf, Many, Place, Tree
 from ampc.codegen.states import State
 from ampc.codegen.text import ARGUMENTS
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Group, Ref, Type
+from ampc.ir.nodes import Group, Loss, Metric, Ref, Type
 
 GENERATOR = 2
 """Version of the text that this module writes; part of the name under which compiled kernels are kept."""
@@ -65,33 +65,39 @@ class Program:
     cells: dict[Key, int]
     storages: dict[Key, Type]
     folds: tuple[Fold, ...]
+    alone: bool = False
+    """There is no way back, see `firing.Shared`."""
 
 
-def generate(graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True, half: bool = False) -> Program:
+def generate(
+    graph: Graph, device_of: Mapping[int, int], version: str = "", folding: bool = True, half: bool = False, alone: bool = False
+) -> Program:
     """Return the kernels of `graph`, given the device of each node. The same graph and devices give the same text.
 
     `folding` False keeps small embeddings and the Linear that they feed apart (see `firing.Fold`). `half` makes matrix products of bf16 factors:
-    the text names the same kernels, and they are others.
+    the text names the same kernels, and they are others. `alone` leaves the way back out; then each instance's nodes but the Source have one device.
     """
     plan = make_plan(graph, device_of)
-    common = Shared(plan, Cells(len(plan.segments)), folding=folding)
+    common = Shared(plan, Cells(len(plan.segments)), folding=folding, alone=alone)
     for segment in plan.segments[1:]:  # what is read where must be known before anyone decides what to keep
         _scan(common, segment)
     bodies: dict[int, str] = {}
     for segment in plan.segments:
-        if segment.id:
+        if segment.id and not alone:
             bodies[2 * segment.id + 1] = _backward(common, segment)  # first: it says what forward has to keep
         bodies[2 * segment.id] = _forward(common, segment)
     parts, functions = [], []
     for queue, body in sorted(bodies.items()):
         segment, direction = plan.segments[queue // 2], "Backward" if queue & 1 else "Forward"
+        if WIDE.search(body):
+            body = f"    wide_vectors()\n{body}"
         name = f"{'bwd' if queue & 1 else 'fwd'}_{segment.id}"
         parts.append(f'\n\ndef {name}({ARGUMENTS}):\n    """{_about(segment, direction)}"""\n{literal(body)}')
         functions.append(_function(queue, body, half))
     text = "".join(parts)
     header = HEADER.format(name=_quoted(graph.name), version=version, imports=_imports(text, half))
     storages = {key: _storage_type(plan.graph, key) for key in common.cells.storages}
-    return Program(header + text, tuple(functions), plan, dict(common.cells.index), storages, tuple(common.folds.values()))
+    return Program(header + text, tuple(functions), plan, dict(common.cells.index), storages, tuple(common.folds.values()), alone)
 
 
 def _function(queue: int, body: str, half: bool) -> Function:
@@ -100,7 +106,9 @@ def _function(queue: int, body: str, half: bool) -> Function:
     return Function(queue, f"{_imports(text, half)}\n\n{text}", numbers)
 
 
-NATIVE = "F0 F1 F2 FH at copy cos erf exp load log put save sigmoid sin softplus sqrt tanh unsigned".split()
+NATIVE = "F0 F1 F2 FH at copy cos erf exp load log put save sigmoid sin softplus sqrt tanh unsigned wide_vectors".split()
+WIDE = re.compile(r"\b(?:exp|sigmoid|tanh)\(")
+"""Functions that LLVM makes vectors of, and that take longer than the numbers that they read."""
 RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
 KERNELS = {
     "losses": (
@@ -117,7 +125,7 @@ KERNELS = {
         "add_rows compose distinct_rows expand reduce_max reduce_mean reduce_sum scatter_max scatter_max_bwd scatter_mean scatter_mean_bwd "
         "scatter_sum scatter_sum_bwd softmax_segments softmax_segments_bwd sort_rows spread_max spread_mean spread_sum"
     ).split(),
-    "tokens": "blame ready send".split(),
+    "tokens": "blame outstanding ready send zeros_last".split(),
 }
 """Module of `ampc.runtime` -> the kernels that generated text may name."""
 PRODUCTS = "linear linear_descend linear_dw linear_dx linear_part".split()
@@ -141,7 +149,7 @@ def _imports(body: str, half: bool) -> str:
 
 def _constants() -> str:
     names = (
-        "WORK0 WORK_STRIDE SCRATCH0 SCRATCH_STRIDE CAP SLOT0 STAT0 STATS TRAIN SEED EPOCH SEG0".split()
+        "WORK0 WORK_STRIDE SCRATCH0 SCRATCH_STRIDE CAP SLOT0 STAT0 STATS TRAIN MEASURE SEED EPOCH SEG0".split()
     )
     return f"{', '.join(names)} = {', '.join(f'_H.{n}.value' for n in names)}"
 
@@ -192,14 +200,20 @@ def _scan(shared: Shared, segment: Segment) -> None:
 
 def _forward(shared: Shared, segment: Segment) -> str:
     f = Firing(shared, segment, 0)
+    measures = [n for n in segment.nodes if isinstance(n, Loss | Metric)]
     for node in segment.nodes:
-        if segment.id == 0 or (node.outputs and not any(kind.cols for kind in node.outputs)):
+        if segment.id == 0 or (node.outputs and not any(kind.cols for kind in node.outputs)) or (shared.alone and node in measures):
             continue  # a unit carries nothing
         for port, buffer in enumerate(forward.write(f, node)):
             f.values[(node.id, port)] = buffer
     _keep(f)
-    _count_layers(f)
+    if not shared.alone:
+        _count_layers(f)
     _send(f)
+    if shared.alone and measures:  # last of all: what they read is made, and what only they look up is in nobody's way
+        with f.text.block("if I[MEASURE] == 1:"):
+            for node in measures:
+                forward.write(f, node)
     return f.render()
 
 
@@ -225,7 +239,7 @@ def _count_layers(f: Firing) -> None:
 
 def _send(f: Firing) -> None:
     """Send tokens along the routes of every output; note how many answers to wait for."""
-    segment = f.segment
+    segment, alone = f.segment, f.shared.alone
     entered = {ref: phi for ref in list(f.values) if len(ref) == 2 for phi in [_enter(f, ref)] if phi is not None}
     with f.tokens() as state:
         f.text.line("k = 0")
@@ -233,9 +247,22 @@ def _send(f: Firing) -> None:
             for port in range(len(node.outputs)):
                 trees = f.routes.tree((node.id, port), state)
                 _emit(f, (node.id, port), trees, "", entered.get((node.id, port), -1))
+        if alone:
+            f.text.line(f"outstanding(I, w, slot, k - {_taken(f, state)})")
+            return
         f.text.line(f"put(I, {f.states.counters(segment)} + 1, k)")
         with f.text.block("if k == 0:"):
             f.text.line(f"ready(I, w, {own(QUEUE, 2 * segment.id + 1)}, slot, idx)")
+
+
+def _taken(f: Firing, state: State) -> str:
+    """How many messages a firing at `state` has waited for."""
+    terms = []
+    for node_id, port in f.segment.triggers:
+        node = f.graph.by_id[node_id]
+        terms.append(f.members(node, state) if isinstance(node, Group) and port == 0 else "1")
+    single = terms.count("1")
+    return "(" + " + ".join([str(single), *(t for t in terms if t != "1")]) + ")"
 
 
 def _useful(f: Firing, tree: Tree) -> bool:

@@ -114,6 +114,8 @@ class H(IntEnum):
     """1: a cohort goes to the copy with least in flight; 0: to the copies in turn."""
     LOAD0 = auto()
     """I: lines of values that each copy has in flight."""
+    MEASURE = auto()
+    """1: losses and metrics are computed; 0, where there is no way back: outputs alone."""
     END = auto()
 
 
@@ -126,7 +128,7 @@ class S(IntEnum):
     TAKE = 2
     """Most tokens in one firing."""
     WIDTH = 3
-    """Counters of a state: arrivals, unanswered messages, then the version of each layer at the forward firing."""
+    """Counters of a state: arrivals; where there is a way back, unanswered messages and the version of each layer at the forward firing."""
     COUNTED = 4
     """1: arrivals must be counted (NEED > 1 or Groups)."""
     LAYERS_FROM = 5
@@ -148,6 +150,8 @@ class Z(IntEnum):
     """I: where its counters are: those of layers that are counted as they happen, then by segment and state."""
     LAYOUT = 5
     """I: where its parts begin, see `A`."""
+    MESSAGES = 6
+    """Where there is no way back: messages sent and not taken yet. The worker's that the instance is on, once the Source has fired."""
 
 
 class A(IntEnum):
@@ -290,7 +294,37 @@ class G(IntEnum):
     MIRROR = 13
     """The parameter at F[i] is also the bf16 number at 16-bit word MIRROR + i, for every i below MIRRORED."""
     MIRRORED = 14
+    HELPER = 15
+    """I: where a worker shares large products with another thread, see `B`; 0: it makes them alone."""
     END = 16
+
+
+class B(IntEnum):
+    """Words of the place at which one thread shares its products with another. What different threads write lies on different cache lines."""
+
+    OFFER = 0
+    """Products offered so far; the last one's words follow: rows, columns, inner, places and strides of A, B and C, and whether to add to C."""
+    M = 1
+    N = 2
+    K = 3
+    A = 4
+    LDA = 5
+    B = 6
+    LDB = 7
+    C = 8
+    LDC = 9
+    MORE = 10
+    CLAIMED = 16
+    """Products taken so far, by whoever was there first."""
+    DONE = 24
+    """The last one that the helper has finished."""
+    AWAKE = 32
+    """1: the helper looks for offers."""
+    LEAVE = 40
+    """1: the helper returns."""
+    ARGUMENTS = 48
+    """What the helper calls a BLAS with."""
+    END = 64
 
 
 class P(IntEnum):

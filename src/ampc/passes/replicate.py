@@ -7,15 +7,12 @@ numbers stay the same as long as the copies are equal; keeping them close is the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-
-import msgspec
 
 from ampc.diagnostics import AmpError, Diagnostic, Label
-from ampc.ir.copies import copy_name
+from ampc.ir.arms import in_arms
 from ampc.ir.fanout import fan_in, fan_out
 from ampc.ir.graph import Graph, Layer
-from ampc.ir.nodes import PPT, AnyNode, Cond, Dealt, Decided, Group, Isu, Leave, Loss, Metric, Output, Phi, Ref, Source
+from ampc.ir.nodes import PPT, Cond, Decided, Group, Isu, Leave, Loss, Metric, Output, Phi, Source
 from ampc.ir.rules_structure import origin_label
 from ampc.ir.scope import members
 
@@ -26,9 +23,7 @@ def replicate(graph: Graph) -> Graph:
     if count == 1:
         return graph
     open_ = fan_in(graph)
-    copied = _copied(open_)
-    made = msgspec.structs.replace(open_, layers=tuple(_layers(graph, count)), nodes=tuple(_Arms(open_, copied, count).nodes()))
-    return fan_out(made)
+    return fan_out(in_arms(open_, _copied(open_), count))
 
 
 def _count(graph: Graph) -> int:
@@ -49,14 +44,6 @@ def _count(graph: Graph) -> int:
 
 def _use(graph: Graph, layer: Layer) -> PPT | None:
     return next((n for n in graph.nodes if isinstance(n, PPT) and any(x is layer for _, x in members(graph, n.op, n.layer, n.attrs))), None)
-
-
-def _layers(graph: Graph, count: int) -> Iterator[Layer]:
-    for x in graph.layers:
-        if x.replicas == 1:
-            yield x
-        else:
-            yield from (msgspec.structs.replace(x, name=copy_name(x.name, i), replicas=1) for i in range(count))
 
 
 # ---------------------------------------------------------------------------------------------------- what is copied
@@ -109,56 +96,3 @@ def _closed(start: set[int], needed: dict[int, set[int]], fixed: set[int]) -> se
         found |= new
         todo += new
     return found
-
-
-# --------------------------------------------------------------------------------------------------------- the arms
-
-
-class _Arms:
-    """Writes the nodes of the replicated graph in the order of the old one; ids are provisional and unique."""
-
-    def __init__(self, graph: Graph, copied: set[int], count: int) -> None:
-        self.graph, self.copied, self.count = graph, copied, count
-        self.test = Dealt(count)
-        self.fresh = max(n.id for n in graph.nodes) + 1
-        readers: dict[Ref, set[bool]] = defaultdict(set)
-        for n in graph.nodes:
-            for ref in n.inputs:
-                readers[ref].add(n.id in copied)
-        self.id_of = {(n, i): self._number() for n in sorted(copied) for i in range(count)}
-        self.dealt = {ref: self._number() for ref, sides in readers.items() if ref[0] not in copied and True in sides}
-        self.collected = {ref: self._number() for ref, sides in readers.items() if ref[0] in copied and False in sides}
-
-    def _number(self) -> int:
-        self.fresh += 1
-        return self.fresh - 1
-
-    def nodes(self) -> Iterator[AnyNode]:
-        for n in self.graph.nodes:
-            if n.id in self.copied:
-                yield from (self._copy(n, i) for i in range(self.count))
-            else:
-                yield msgspec.structs.replace(n, inputs=tuple((self.collected[r], 0) if r in self.collected else r for r in n.inputs))
-            yield from self._border(n)
-
-    def _copy(self, n: AnyNode, i: int) -> AnyNode:
-        """Return the node as arm `i` has it."""
-        inputs = tuple((self.id_of[r[0], i], r[1]) if r[0] in self.copied else (self.dealt[r], i) for r in n.inputs)
-        made = msgspec.structs.replace(n, id=self.id_of[n.id, i], inputs=inputs)
-        if isinstance(made, PPT):
-            return msgspec.structs.replace(made, layer=copy_name(made.layer, i))
-        if isinstance(made, Cond | Phi) and isinstance(made.test, Decided):
-            return msgspec.structs.replace(made, test=msgspec.structs.replace(made.test, by=self.id_of[made.test.by, i]))
-        return made
-
-    def _border(self, n: AnyNode) -> Iterator[AnyNode]:
-        """Behind each output that is read on the other side: what deals it to the arms, or collects it from them."""
-        region = self.graph.region_out(n)
-        for port, kind in enumerate(n.outputs):
-            ref = (n.id, port)
-            if ref in self.dealt:
-                outputs = (kind,) * self.count
-                yield Cond(id=self.dealt[ref], region=region, inputs=(ref,), outputs=outputs, origin=n.origin, name=n.name, test=self.test)
-            if ref in self.collected:
-                inputs = tuple((self.id_of[n.id, i], port) for i in range(self.count))
-                yield Phi(id=self.collected[ref], region=region, inputs=inputs, outputs=(kind,), origin=n.origin, name=n.name, test=self.test)

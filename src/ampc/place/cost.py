@@ -126,13 +126,14 @@ def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, inside: Container[int
     fires = rates.node(node)
     terms = (*work.terms(graph, node, inside), *work.handling(graph, node, inside))
     found = [(t, fires * rates.rows(t.axis, t.region)) for t in terms]
+    spared = fires / max(1.0, rates.extent(graph.regions[node.region])) * work.spared_at_first(graph, node, inside)
     products, sides = work.product_flops(graph, node, inside), work.product_sides(graph, node, inside)
     # A message of few rows meets few members of a family.
     met = min(len(products), max(1.0, rates.rows(node.outputs[0].rows, node.region))) if products else 0.0
     return NodeCost(
         fires=fires,
-        fwd_matrix_flops=sum(n * t.matrix_fwd for t, n in found),
-        bwd_matrix_flops=sum(n * t.matrix_bwd for t, n in found),
+        fwd_matrix_flops=sum(n * t.matrix_fwd for t, n in found) - spared,
+        bwd_matrix_flops=sum(n * t.matrix_bwd for t, n in found) - 2 * spared,
         fwd_vector_flops=sum(n * t.vector_fwd for t, n in found),
         bwd_vector_flops=sum(n * t.vector_bwd for t, n in found),
         fwd_bytes=sum(n * t.bytes_fwd for t, n in found),

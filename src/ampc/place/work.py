@@ -12,7 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 import msgspec
 
 from ampc.ir.graph import Graph, Layer
-from ampc.ir.nodes import NPT, PPT, AnyNode, Bcast, Concat, Flatmap, Group, Loss, Metric, Output, Ref, Split, Type, Ungroup
+from ampc.ir.nodes import (
+    NPT, PPT, AnyNode, Bcast, Concat, Cond, Enter, First, Flatmap, Group, Isu, Loss, Metric, Output, Phi, Ref, Split, Type, Ungroup, Within,
+)  # fmt: skip
 from ampc.ir.ops import OPS
 from ampc.ir.scope import chain, members
 from ampc.place.target import FACTOR_BYTES, NOTHING, NUMBER_BYTES, Handling, Precision
@@ -308,6 +310,35 @@ def pad_behind(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -
 def is_zero(node: AnyNode, inside: Container[int]) -> bool:
     """Whether a node in `inside` gives zeros, which a Linear that reads them leaves out."""
     return isinstance(node, NPT) and node.op == "fill" and node.attrs["value"] == 0 and node.id in inside
+
+
+def zeros_at_first(graph: Graph, ref: Ref) -> int | None:
+    """Return the loop that carries a value which is zeros at turn 0, as of `h = zeros(n)` in front of it; None for any other value."""
+    node = graph.by_id[ref[0]]
+    while isinstance(node, Bcast) or (isinstance(node, Cond) and isinstance(node.test, Within)):
+        node = graph.by_id[node.inputs[0][0]]
+    if not isinstance(node, Phi) or not isinstance(node.test, First):
+        return None
+    loop, node = node.test.region, graph.by_id[node.inputs[0][0]]
+    while isinstance(node, Bcast) or (isinstance(node, Isu) and isinstance(node.map, Enter)):
+        node = graph.by_id[node.inputs[0][0]]
+    return loop if is_zero(node, graph.by_id) else None
+
+
+def begins_with_zeros(graph: Graph, node: AnyNode, port: int) -> bool:
+    """Whether an operand is zeros at turn 0 of an outermost loop, in which `node` is. A Linear that multiplies it as a part leaves these rows out."""
+    region = graph.regions[node.region]
+    return region.id > 0 and not region.parent and zeros_at_first(graph, node.inputs[port]) == region.id
+
+
+def spared_at_first(graph: Graph, node: AnyNode, inside: Container[int]) -> float:
+    """Return the operations a row that a Linear leaves out at turn 0 of its loop, forward."""
+    if not isinstance(node, PPT) or node.op != "linear":
+        return 0.0
+    concat = graph.by_id[node.inputs[0][0]]
+    if not isinstance(concat, Concat) or _linear_behind(graph, concat, inside) is not node:
+        return 0.0
+    return 2.0 * node.outputs[0].cols * sum(graph.type_of(r).cols for p, r in enumerate(concat.inputs) if begins_with_zeros(graph, concat, p))
 
 
 def _zeros(graph: Graph, node: AnyNode, port: int, inside: Container[int]) -> int:

@@ -15,7 +15,7 @@ from ampc.codegen.arena import width
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import (
-    FIRST_CELL, FOLD, HYPER, LAYER, LINE_BYTES, POOL, SEG, SLOT, STALENESS_BINS, WORDS, G, H, L, M, Q, R, S, T,
+    FIRST_CELL, FOLD, HYPER, LAYER, LINE_BYTES, POOL, SEG, SLOT, STALENESS_BINS, WORDS, B, G, H, L, M, Q, R, S, T,
 )  # fmt: skip
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
@@ -142,12 +142,15 @@ class Binding(Footprint):
         counters = table.room(self.counts * WORDS)
         head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
         head[H.KERNEL0] = table.room(2 * queues)
+        self.box = table.room(B.END) if self.program.alone else 0
+        """Where a worker may share products with another thread."""
         numbers = [table.room(len(f.numbers)) for f in self.program.functions]
         lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
         histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
         tokens = {s.id: _power_of_two(self.extents.shapes.most_of(self.domain[s.id], self.slots)) for s in self.plan.segments}
-        buffers = [(table.room(tokens[q // 2]), tokens[q // 2]) for q in range(queues)]
+        sizes = [8 if self.program.alone and q & 1 and q > 1 else tokens[q // 2] for q in range(queues)]
+        buffers = [(table.room(n), n) for n in sizes]
         ring = _power_of_two(self.live) if self.workers > 1 and not self.virtual else 8
         rings = [table.room(2 * ring) if k // self.workers != k % self.workers else 0 for k in range(pairs)]
         if self.virtual:
@@ -190,7 +193,7 @@ class Binding(Footprint):
             I[record + S.OWNER] = self.owner_of[s.id]
             I[record + S.NEED] = need
             I[record + S.TAKE] = self.take[s.id]
-            I[record + S.WIDTH] = width(s)
+            I[record + S.WIDTH] = width(s, self.program.alone)
             I[record + S.COUNTED] = int(need > 1 or bool(s.groups))
             I[record + S.LAYERS_FROM], I[record + S.LAYERS_N] = rooms.lists[s.id], len(s.layers)
             for k, name in enumerate(s.layers):

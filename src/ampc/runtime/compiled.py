@@ -16,7 +16,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ampc.runtime import blas, lanes, tiles
+from ampc.runtime import blas, lanes
 from ampc.runtime.by_address import kernel
 from ampc.runtime.settings import F0, F1, FH, helper
 
@@ -27,7 +27,6 @@ llvm.set_option("ampc", "-runtime-memory-check-threshold=128")
 PROVIDER, _address = blas.choose()
 llvm.add_symbol("ampc_sgemm", _address)
 _vp, _i4, _f4 = types.voidptr, types.int32, types.float32
-_sgemm = types.ExternalFunction("ampc_sgemm", types.void(*[_vp] * 13))
 _gemm_half = types.ExternalFunction("ampc_gemm_half", types.void(*[_i4] * 6, _f4, _vp, _i4, _vp, _i4, _f4, _vp, _i4))
 if (_half := blas.half_address()) is not None:
     llvm.add_symbol("ampc_gemm_half", _half)
@@ -48,6 +47,17 @@ def pointer(typingctx, array):  # type: ignore[no-untyped-def]
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
         return context.make_array(sig.args[0])(context, builder, args[0]).data
+
+    return signature, codegen
+
+@intrinsic
+def wide_vectors(typingctx):  # type: ignore[no-untyped-def]
+    """Let LLVM make loops of the function that says so of 512-bit vectors, where the processor has them: it prefers 256 bits."""
+    signature = types.void()
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')  # llvmlite's own `add` knows no attributes with values
+        return context.get_dummy_value()
 
     return signature, codegen
 
@@ -116,6 +126,17 @@ def load_acquire(typingctx, array, index):  # type: ignore[no-untyped-def]
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
         return builder.load_atomic(_element(builder, args[0], args[1]), "acquire", 8, typ=ir.IntType(64))
+
+    return signature, codegen
+
+@intrinsic
+def swap_if(typingctx, array, index, old, new):  # type: ignore[no-untyped-def]
+    """Whether int64 `array[index]` was `old`; then it is `new`, atomically and before all that follows."""
+    signature = types.boolean(array, types.intp, types.int64, types.int64)
+
+    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+        found = builder.cmpxchg(_element(builder, args[0], args[1]), args[2], args[3], "acq_rel", "acquire")
+        return builder.extract_value(found, 1)
 
     return signature, codegen
 
@@ -291,55 +312,6 @@ def gemm_half(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type:
         np.int32(101), np.int32(112 if ta else 111), np.int32(112 if tb else 111), np.int32(m), np.int32(n), np.int32(k), alpha,
         half_address(F, a), np.int32(lda), half_address(F, b), np.int32(ldb), beta, address(F, c), np.int32(ldc),
     )  # fmt: skip
-
-OWN = tiles.WIDE and PROVIDER != "mkl"
-"""Whether products by tiles are faster than those of the BLAS. MKL reads small matrices where they lie itself."""
-FEW_ROWS = 64
-SMALL = 80_000
-"""Numbers of a matrix that stays in a core's cache whatever else is done."""
-
-narrow = kernel(floats="alpha beta", returns=types.int64)(lanes.narrow)
-product_by_tiles = kernel(floats="alpha")(tiles.product_by_tiles)
-
-@helper
-def by_tiles(ta, tb, m, n, k):  # type: ignore[no-untyped-def]
-    """Whether a product had better be made by tiles than by the BLAS; the bounds are measured."""
-    if not OWN or tb == 1 or n < lanes.LANES:
-        return False
-    return m * n <= SMALL and 16 <= k <= 2 * FEW_ROWS if ta == 1 else m >= 4 and (m <= FEW_ROWS or n * k <= SMALL)
-
-@kernel(floats="alpha beta")
-def gemm(F, G, args, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
-    """C = alpha op(A) op(B) + beta C, row-major, all in `F` at offsets a, b, c; op transposes where ta, tb are 1.
-
-    op(A): [m, k]; op(B): [k, n]; C: [m, n]; beta is 0 or 1. `G[args:args + 4]` (int64) is the caller's scratch for the Fortran arguments.
-    """
-    if lanes.MASKED and narrow(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-        return
-    if by_tiles(ta, tb, m, n, k):
-        more = 0 if beta == F0 else 1
-        product_by_tiles(F, m, n, k, alpha, a, 1 if ta else lda, lda if ta else 1, b, ldb, more, c, ldc)
-        return
-    # Fortran sees the transposes, so that the row-major product is its C' = B' A'. Its integers are 32 bits: two to a word.
-    put(G, args, np.int64(84 if tb else 78) | (np.int64(84 if ta else 78) << 32))
-    put(G, args + 1, np.int64(n) | (np.int64(m) << 32))
-    put(G, args + 2, np.int64(k) | (np.int64(ldb) << 32))
-    put(G, args + 3, np.int64(lda) | (np.int64(ldc) << 32))
-    put(G, args + 4, np.int64(_bits_from_float(np.float32(alpha))) & 0xFFFFFFFF | (np.int64(_bits_from_float(np.float32(beta))) << 32))
-    p = address(G, args)
-    _sgemm(
-        p, _offset(p, 4), _offset(p, 8), _offset(p, 12), _offset(p, 16), _offset(p, 32), address(F, b), _offset(p, 20),
-        address(F, a), _offset(p, 24), _offset(p, 36), address(F, c), _offset(p, 28),
-    )  # fmt: skip
-
-@intrinsic
-def _offset(typingctx, pointer, count):  # type: ignore[no-untyped-def]
-    signature = types.voidptr(types.voidptr, types.intp)
-
-    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
-        return builder.gep(args[0], [args[1]])
-
-    return signature, codegen
 
 @helper
 def exp(x):  # type: ignore[no-untyped-def]

@@ -26,7 +26,7 @@ class EngineLike(Protocol):
     plan: Plan
     blas: str  # name of the library that makes matrix products
 
-    def bind(self, dataset: Dataset) -> None: ...
+    def bind(self, dataset: Dataset, train: bool = True) -> None: ...
 
     def run(
         self,
@@ -36,6 +36,7 @@ class EngineLike(Protocol):
         train: bool,
         epoch: int = 0,
         outputs: bool = False,
+        measured: bool = True,
         record: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,

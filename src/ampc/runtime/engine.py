@@ -6,6 +6,7 @@ Owns the memory that outlives a pass (parameters, moments, update counts). Knows
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -24,11 +25,12 @@ from ampc.ir.graph import Graph
 from ampc.ir.init import initial_parameters
 from ampc.ir.nodes import Output
 from ampc.place.assign import Placement
-from ampc.runtime import blas, kernels, native, worker
+from ampc.runtime import blas, native, worker
 from ampc.runtime.averaging import average, copies_of
 from ampc.runtime.binding import Binding, LayerMemory, zeros
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.half import rounded
+from ampc.runtime.kernels import Loaded, load
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.recording import Recording
 from ampc.runtime.result import UNWRITTEN, layer_records, result_of
@@ -60,30 +62,30 @@ class Engine:
         blas.require(options.precision)
         blas.one_thread_per_call()
         self.program = generated_for(graph, placement, options)
-        self.kernels = kernels.load(self.program.functions)
         self.compile_seconds = time.perf_counter() - started
+        """Seconds that text and machine code have taken so far."""
         self.plan = self.program.plan
         self.blas = native.PROVIDER
         self._owner_of = {s.id: placement.device_of.get(s.nodes[0].id, 0) % options.workers for s in self.plan.segments}
         self._layers = self._lay_out()
-        self._persistent = max((m.moment2 + _room(m.size) for m in self._layers.values()), default=16)
+        self._persistent = max((m.moment2 + room_of(m.size) for m in self._layers.values()), default=16)
         if options.precision == "bf16":
             mirror = 2 * self._persistent
             for name, m in self._layers.items():
                 if any(p.name == "w" for p in graph.layer[name].params):
                     self._layers[name] = dataclasses.replace(m, half=mirror + m.param)
-            self._persistent += _room(min((m.grad for m in self._layers.values()), default=0)) // 2
+            self._persistent += room_of(min((m.grad for m in self._layers.values()), default=0)) // 2
         self._folds: list[tuple[Fold, int]] = []
         for fold in self.program.folds:
             self._folds.append((fold, self._persistent))
-            self._persistent += 2 * _room(fold.rows * fold.cols)
+            self._persistent += 2 * room_of(fold.rows * fold.cols)
         if options.staleness != "plain":
             depth, room = (STASH_VERSIONS, STASH_VERSIONS) if options.staleness == "stash" else (CORRECTED, 2)
             for name, m in self._layers.items():
                 if "table" not in m.offsets:  # what looks rows up needs no weights backward
                     self._layers[name] = dataclasses.replace(m, stash=self._persistent, stash_depth=depth)
-                    self._persistent += room * _room(m.size)
-        self._F = zeros(self._persistent, np.float32)
+                    self._persistent += room * room_of(m.size)
+        self._memory = Memory(zeros(self._persistent, np.float32))
         self._copies = copies_of(self._layers)
         self._steps = dict.fromkeys(self._layers, 0)
         self._bindings: list[Binding] = []
@@ -92,13 +94,38 @@ class Engine:
         names = placement.devices
         self.devices = names if len(names) == options.workers else tuple(f"worker {w}" for w in range(options.workers))
         self.trace: Trace | None = None
+        self.traced = self.plan
+        """Of the pass that `trace` is of."""
+        self._ran: Engine = self
+        """What the last pass ran on: this, or `forward`."""
         self._unused: dict[str, Array] = {}
         self.set_parameters({**initial_parameters(graph, options.seed), **(parameters or {})})
+
+    @functools.cached_property
+    def kernels(self) -> Loaded:
+        """The program's functions, compiled now or found in the cache: those that train are not compiled where nothing trains."""
+        started = time.perf_counter()
+        found = load(self.program.functions)
+        self.compile_seconds += time.perf_counter() - started
+        return found
+
+    @functools.cached_property
+    def forward(self) -> Engine:
+        """What runs passes that don't train, on the same parameters: this engine in virtual time, else one without a way back."""
+        if self.options.driver == "simulate":
+            return self
+        from ampc.runtime.forward import ForwardEngine
+
+        return ForwardEngine(self)
+
+    @property
+    def _F(self) -> Array:
+        return self._memory.floats
 
     def _lay_out(self) -> dict[str, LayerMemory]:
         """Place the parameters of all layers first, so that a bf16 twin of them has one distance to them, then what belongs to each."""
         sizes = {name: sum(int(np.prod(p.shape)) for p in self.graph.layer[name].params) for name in self.plan.layers}
-        at, rest, out = 0, sum(map(_room, sizes.values())), {}
+        at, rest, out = 0, sum(map(room_of, sizes.values())), {}
         for name in self.plan.layers:
             layer = self.graph.layer[name]
             offsets, size = {}, 0
@@ -107,7 +134,7 @@ class Engine:
                 size += int(np.prod(p.shape))
             table = next((p for p in layer.params if p.name == "table"), None)
             sparse = table is not None and table.shape[0] > SPARSE_ROWS
-            room = _room(size)
+            room = room_of(size)
             rows, cols = table.shape if table is not None and sparse else (0, 0)
             out[name] = LayerMemory(name, at, rest, rest + room, rest + 2 * room, size, offsets, sparse, rows, cols)
             at, rest = at + room, rest + 3 * room
@@ -174,8 +201,13 @@ class Engine:
 
     # --------------------------------------------------------------------------------------------------- runs
 
-    def bind(self, dataset: Dataset) -> None:
-        """Size arenas and tables for a data set; check memory. `run` does this by itself."""
+    def bind(self, dataset: Dataset, train: bool = True) -> None:
+        """Size arenas and tables for passes over a data set, to train or not; check memory. `run` does this by itself."""
+        if not train and self.forward is not self:
+            self.forward.bind(dataset)
+            self.compile_seconds += self.forward.compile_seconds
+            self.forward.compile_seconds = 0.0
+            return
         for known in self._bindings:
             if known.data is dataset:
                 self._binding = known
@@ -184,8 +216,9 @@ class Engine:
         binding = Binding(self.program, dataset, self.options, self._owner_of, self._layers, self._folds, self._persistent, self.kernels.addresses)
         if binding.floats > self._F.size:
             grown = zeros(binding.floats, np.float32)
-            grown[: self._persistent] = self._F[: self._persistent]
-            self._F = grown
+            kept = min(self._persistent, self._F.size)  # what `forward` has behind the parameters is made in each pass
+            grown[:kept] = self._F[:kept]
+            self._memory.floats = grown
         self._bindings.append(binding)
         self._binding = binding
 
@@ -197,13 +230,14 @@ class Engine:
         train: bool,
         epoch: int = 0,
         outputs: bool = False,
+        measured: bool = True,
         update: bool = True,
         record: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> EpochResult:
         """Pass over the instances `order` once. With `train` gradients are computed, with `update` layers use them; with `record` all that happens
-        is written down, and `trace` is then this pass's.
+        is written down, and `trace` is then this pass's. `measured` False leaves out losses and metrics of a pass that doesn't train.
 
         A pass that updates ends by averaging the copies of replicated layers; `average_every` divides it into passes over so many instances.
         Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine; ValueError if `order` isn't
@@ -214,10 +248,15 @@ class Engine:
         if order.size and (order.min() < 0 or order.max() >= dataset.n or np.bincount(order).max() > 1):
             raise ValueError(f"`order` has to name different instances of the {dataset.n} of the data set")
         if not 0 < every < len(order):
-            result = self._pass(dataset, order, train, epoch, outputs, update, record, on_progress, stop)
+            self._ran = self if train else self.forward
+            self.bind(dataset, train)
+            result = self._ran._pass(dataset, order, train, epoch, outputs, update, record, on_progress, stop, measured)
+            if record:
+                self.trace, self.traced = self._ran.trace, self._ran.plan
             if train and update:
                 self._average()
             return result
+        self._ran, self.traced = self, self.plan
         parts: list[EpochResult] = []
         traces: list[tuple[float, Trace]] = []
         began = time.perf_counter()
@@ -241,7 +280,7 @@ class Engine:
 
     def _pass(
         self, dataset: Dataset, order: npt.NDArray[np.int64], train: bool, epoch: int, outputs: bool, update: bool, record: bool,
-        on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None,
+        on_progress: Callable[[Progress], None] | None, stop: Callable[[], bool] | None, measured: bool = True,
     ) -> EpochResult:  # fmt: skip
         """Admit `order`, drain, flush what the accumulators hold."""
         self.bind(dataset)
@@ -249,6 +288,7 @@ class Engine:
         assert binding is not None
         recording = Recording(binding, order) if record and not binding.virtual else None
         self._prepare(binding, order, train, update, epoch)
+        binding.I[H.MEASURE] = int(measured)
         places, size = binding.outputs() if outputs else ({}, 0)
         O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # the name it has in kernels
         for node in self.graph.nodes:
@@ -332,11 +372,11 @@ class Engine:
 
     def firings(self) -> list[tuple[str, int, int]]:
         """Of the last pass: (what, firings, tokens) of each queue; tokens by firings is how well the queue batched."""
-        b = self._binding
+        b = self._ran._binding
         if b is None:
             return []
         out = []
-        for s in self.plan.segments:
+        for s in self._ran.plan.segments:
             for q, direction in ((2 * s.id, "forward"), (2 * s.id + 1, "backward")):
                 control = b.I[H.QUEUE0] + q * QUEUE
                 out.append((f"{s.id} {direction} {s.title}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
@@ -406,10 +446,17 @@ class Engine:
         raise error("AMP799", f"internal fault {code} of the engine ({int(b.I[H.ERROR + 1])})", help="please report it, with the model", exit_code=70)
 
 
-def generated_for(graph: Graph, placement: Placement, options: EngineOptions) -> Program:
-    """Return the functions with which an engine with these options runs a placed graph."""
+def generated_for(graph: Graph, placement: Placement, options: EngineOptions, alone: bool = False) -> Program:
+    """Return the functions with which an engine with these options runs a placed graph; `alone`, without a way back."""
     device_of = {node: device % options.workers for node, device in placement.device_of.items()}
-    return generate(graph, device_of, folding=options.staleness == "plain", half=options.precision == "bf16")
+    return generate(graph, device_of, folding=options.staleness == "plain", half=options.precision == "bf16", alone=alone)
+
+
+class Memory:
+    """Holds F, so that it grows for all engines that share its parameters."""
+
+    def __init__(self, floats: Array) -> None:
+        self.floats = floats
 
 
 _HYPERS: dict[int, str] = {
@@ -423,7 +470,8 @@ def _quiet() -> np.errstate:
     return np.errstate(all="ignore")
 
 
-def _room(size: int) -> int:
+def room_of(size: int) -> int:
+    """Return the floats that so many take: whole cache lines, and some more."""
     return (size + 31) // 16 * 16
 
 

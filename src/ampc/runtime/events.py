@@ -6,7 +6,7 @@ Plain data with units in the names; whoever shows or stores it decides how. No e
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class EpochResult:
     metrics: dict[str, float | None] = dataclasses.field(default_factory=dict)
     updates: dict[str, int] = dataclasses.field(default_factory=dict)
     staleness: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    outputs: dict[str, list[Array]] = dataclasses.field(default_factory=dict)
+    outputs: dict[str, Sequence[Array]] = dataclasses.field(default_factory=dict)
     interrupted: bool = False
     instances_done: Array | None = None
     skipped: int = 0
@@ -179,7 +179,7 @@ def join_results(parts: list[EpochResult], order: npt.NDArray[np.int64], every: 
     """Return the passes over the first parts of `order`, each of `every` instances, as one pass over it: outputs and what is done too."""
     merged = merge_results(parts)
     n, last = len(order), parts[-1]
-    outputs: dict[str, list[Array]] = {}
+    outputs: dict[str, Sequence[Array]] = {}
     for name in last.outputs:
         values = [v for p in parts for v in p.outputs[name]]
         outputs[name] = values + [values[0][:0]] * (n - len(values))

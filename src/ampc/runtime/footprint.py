@@ -185,7 +185,12 @@ class Footprint:
         return np.concatenate([*ints, empty_i]), np.concatenate([*floats, empty_f])
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """float64 [n, layers]: 1 / (firings of an instance for a layer), 1 where they are counted as they happen; 0 if no row ever reaches it."""
+        """float64 [n, layers]: 1 / (firings of an instance for a layer), 1 where they are counted as they happen; 0 if no row ever reaches it.
+
+        Nothing where there is no way back.
+        """
+        if self.program.alone:
+            return np.zeros((0, 0))
         out = np.zeros((self.data.n, len(self.plan.layers)))
         for k, name in enumerate(self.plan.layers):
             found = [(s, n) for s in self.plan.segments for n in s.nodes if isinstance(n, PPT) and name in layer_names(n)]

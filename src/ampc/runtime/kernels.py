@@ -50,6 +50,16 @@ class Loaded:
         """How many of both the cache held."""
         return self.shapes + self.library - len(self.compiled)
 
+    def joined(self, other: Loaded, what: str) -> Loaded:
+        """Return these functions and those of another program, which `what` tells apart; numbers of its queues follow the last of these."""
+        behind = 1 + max(self.addresses, default=-1)
+        modules = tuple({m.__name__: m for m in (*self.modules, *other.modules)}.values())
+        return Loaded(
+            self.addresses | {behind + q: address for q, address in other.addresses.items()}, modules, len(modules), max(self.library, other.library),
+            self.compiled | {f"{name} {what}" if name.startswith(("fwd_", "bwd_")) else name: s for name, s in other.compiled.items()},
+            self.seconds + other.seconds,
+        )  # fmt: skip
+
 
 def load(functions: Iterable[Function]) -> Loaded:
     """Return a program's functions, compiled now or found compiled in the cache."""

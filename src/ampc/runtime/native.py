@@ -16,14 +16,15 @@ from ampc.runtime.settings import ENTRY, F0, F1, F2, FH, JIT, KERNEL, helper
 if TYPE_CHECKING or JIT:
     from ampc.runtime.by_address import KERNELS, call_kernel, ensure, enter, kernel, place
     from ampc.runtime.compiled import (
-        PROVIDER, add_rows_to, add_to, at, copy, exp, flush_denormals, gemm, gemm_half, load, load_acquire, now, pause, plus, pointer, put,
-        put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times, unsigned,
+        PROVIDER, add_rows_to, add_to, at, copy, exp, flush_denormals, gemm_half, load, load_acquire, now, pause, plus, pointer, put, put_half,
+        put_halves, restore_denormals, save, set_to, signed, store_release, times, unsigned, wide_vectors,
     )  # fmt: skip
+    from ampc.runtime.products import gemm
 else:
     from ampc.runtime.plain import (
         KERNELS, PROVIDER, add_rows_to, add_to, at, call_kernel, copy, ensure, enter, exp, flush_denormals, gemm, gemm_half, kernel, load,
         load_acquire, now, pause, place, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times,
-        unsigned,
+        unsigned, wide_vectors,
     )  # fmt: skip
 
 @helper
@@ -91,5 +92,5 @@ __all__ = [
     "ENTRY", "F0", "F1", "F2", "FH", "JIT", "KERNEL", "KERNELS", "PROVIDER", "add_rows_to", "add_to", "at", "call_kernel", "copy", "cos", "ensure",
     "enter", "erf", "exp", "flush_denormals", "gemm", "gemm_half", "helper", "kernel", "load", "load_acquire", "log", "maximum", "minimum", "now",
     "pause", "place", "plus", "pointer", "power", "put", "put_half", "put_halves", "restore_denormals", "save", "set_to", "sigmoid", "signed", "sin",
-    "softplus", "sqrt", "store_release", "tanh", "times", "unsigned",
+    "softplus", "sqrt", "store_release", "tanh", "times", "unsigned", "wide_vectors",
 ]  # fmt: skip

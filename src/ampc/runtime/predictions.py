@@ -12,11 +12,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import Output, Type
+from ampc.ir.nodes import FieldRef, Loss, Metric, Output, Through, Type
 from ampc.runtime.events import Array
 from ampc.runtime.weights import cannot_write, write_bytes
 
@@ -26,6 +27,40 @@ SUFFIXES = (".parquet", ".arrow", ".jsonl")
 def output_types(graph: Graph) -> dict[str, Type]:
     """Return the payload type of each output of the program, in order."""
     return {n.name: graph.type_of(n.inputs[0]) for n in graph.nodes if isinstance(n, Output)}
+
+
+def targets(graph: Graph) -> set[str]:
+    """Return the fields that only losses and metrics read, and that no axis needs for its length."""
+    others: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node, Loss | Metric):
+            for ref in node.fields:
+                _collect(ref.at, others)
+        else:
+            _collect(node, others)
+    for region in graph.regions:
+        others.update(region.after)
+    parents = {a.name: a.parent for a in graph.axes}
+    lengths: set[str] = set()  # a field over a nested axis tells the length of those around it too
+    for declared in graph.fields:
+        axis = declared.axis if declared.name in others else ""
+        while axis:
+            lengths.add(axis)
+            axis = parents[axis]
+    return {d.name for d in graph.fields if d.name not in others and (d.axis == "" or d.axis in lengths)}
+
+
+def _collect(part: object, into: set[str]) -> None:
+    """Add every field that `part` of a node reads."""
+    if isinstance(part, FieldRef | Through):
+        into.add(part.field)
+        _collect(part.at, into)
+    elif isinstance(part, msgspec.Struct):
+        for name in part.__struct_fields__:
+            _collect(getattr(part, name), into)
+    elif isinstance(part, tuple):
+        for member in part:
+            _collect(member, into)
 
 
 def check_path(path: str, *, force: bool = True) -> None:

@@ -13,23 +13,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ampc.codegen.layout import G, H
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import Output
 from ampc.ir.scope import declaration
+from ampc.place import usable_cores
 from ampc.place.assign import Placement
 from ampc.runtime import native
+from ampc.runtime.assistant import Assistant
 from ampc.runtime.binding import Binding
 from ampc.runtime.engine import Engine
 from ampc.runtime.events import Array
+from ampc.runtime.footprint import TOKENS
+from ampc.runtime.forward import ForwardEngine
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.predictions import targets
 from ampc.runtime.result import UNWRITTEN
 
 GROWTH = 1.25
 """How much longer than an instance the room for it is made, where it finds none."""
 
 
+NOTHING = int(UNWRITTEN)
+LARGE = 30_000
+"""Weights of a layer from which on some of its products may be large enough to be shared."""
 ONLY = np.zeros(1, np.int64)
 """The number of the one instance."""
 
@@ -42,22 +51,28 @@ class _Refill:
 
     def __init__(self, b: Binding) -> None:
         self._b = b
-        self._longest, self._most = list(b.extents.longest.items()), list(b.extents.most.items())
+        self._most = list(b.extents.most.items())
+        self._axes: list[tuple[str, int, Array]] = []
+        """Each axis with its most elements and the place of its two offsets, of which the first is 0."""
+        self._columns: list[tuple[str, Array]] = []
         self._copies: list[tuple[Array, Callable[[Dataset], Array]]] = []
         self._lists: list[tuple[int, str, str, int, int]] = []
         """Place of an index field's values, the axes on which they stand and that they name, places of the starts and of the list."""
         self._made: list[tuple[Array, Array, str]] = []
         """The same lists of a field whose values are in no place."""
         at = {key: start for key, _, start in b.parts}
+        unread = targets(b.graph)
         for key, kind, start in b.parts:
             target, name = (b.XI if kind == "i" else b.XF)[start:], str(key[1])
             match key[0]:
                 case "axis":
-                    self._copies.append((target, lambda data, name=name: data.axes[name]))  # type: ignore[misc]  # mypy and defaults
+                    self._axes.append((name, b.extents.longest[name], target))
                 case "starts":
-                    self._copies.append((target, lambda data, name=name: data.inner[name]))  # type: ignore[misc]
+                    self._copies.append((target, lambda data, name=name: data.inner[name]))  # type: ignore[misc]  # mypy and defaults
+                case "field" if name in b.data.columns and name in unread:
+                    pass  # for losses and metrics alone, which a predictor does without
                 case "field" if name in b.data.columns:
-                    self._copies.append((target, lambda data, name=name: data.columns[name]))  # type: ignore[misc]
+                    self._columns.append((name, target))
                 case "field":
                     self._copies.append((target, lambda data, name=name: b.extents.column(name)))  # type: ignore[misc]
                 case "inverse_starts":
@@ -70,14 +85,19 @@ class _Refill:
 
     def __call__(self, data: Dataset) -> bool:
         """Return whether the instance found room; if not, nothing has happened."""
-        axes, b = data.axes, self._b
-        for name, n in self._longest:
-            if axes[name][1] > n:
+        axes, columns, b = data.axes, data.columns, self._b
+        for name, most, _ in self._axes:
+            if axes[name][1] > most:
                 return False
-        for name, n in self._most:
-            if np.diff(data.inner[name]).max(initial=0) > n:
+        for name, most in self._most:
+            if np.diff(data.inner[name]).max(initial=0) > most:
                 return False
         b.data = b.extents.data = data
+        for name, _, target in self._axes:
+            target[1] = axes[name][1]
+        for name, target in self._columns:
+            values = columns[name]
+            target[: values.size] = values if values.ndim == 1 else values.reshape(-1)
         for target, column in self._copies:
             values = column(data)
             target[: values.size] = values if values.ndim == 1 else values.reshape(-1)
@@ -89,21 +109,28 @@ class _Refill:
         return True
 
 
-class SingleEngine(Engine):
-    """Runs one instance forward; its weights are those of its making."""
+class SingleEngine(ForwardEngine):
+    """Runs one instance forward; its weights are those of its making. With more than one worker, a second thread makes half of large products."""
 
     def __init__(self, graph: Graph, placement: Placement, *, options: EngineOptions, parameters: dict[str, Array]) -> None:
         alone = dataclasses.replace(options, workers=1, driver="threads", max_active_keys=1, group=1, mode="async", staleness="plain")
-        super().__init__(graph, placement, options=alone, parameters=parameters)
+        super().__init__(Engine(graph, placement, options=alone, parameters=parameters))
+        graph = self.graph
         self._lengths = {a.name: 0 for a in graph.axes}
         self._most = {a.name: 0 for a in graph.axes if a.parent}
         self._outputs: list[tuple[Output, int, int]] = []
-        self._single = {n.id: not n.region and not graph.type_of(n.inputs[0]).rows for n in graph.nodes if isinstance(n, Output)}
-        """Outputs that are one row, whatever the instance."""
+        """Those of any number of rows, with their place in the outputs and their columns."""
+        self._rows_of_one: list[tuple[str, int, Array]] = []
+        """Those that are one row, whatever the instance, with their first number and their place, [1, columns]."""
+        self._in_order = tuple(dict.fromkeys(n.name for n in graph.nodes if isinstance(n, Output)))
+        self._written = memoryview(b"")
         self._O = np.zeros(1, np.float32)
         self._bits = self._O.view(np.uint32)
-        self._memory: tuple[Any, ...] = ()
+        self._arguments: tuple[Any, ...] = ()
         self._refill: _Refill | None = None
+        weights = [p.shape for x in graph.layers for p in x.params if p.name == "w"]
+        self._shares = options.workers > 1 and native.JIT and usable_cores() > 1 and any(k * n >= LARGE for k, n in weights)
+        self._assistant: Assistant | None = None
         self._answer = native.enter("answer")
 
     def one(self, data: Dataset) -> dict[str, Array]:
@@ -111,23 +138,28 @@ class SingleEngine(Engine):
         if self._refill is None or not self._refill(data):
             self._make_room(data)
         self._bits.fill(UNWRITTEN)
-        wrong = self._answer(*self._memory) if native.JIT else self._plainly()
+        if self._assistant is not None:
+            self._assistant.wake()
+        wrong = self._answer(*self._arguments) if native.JIT else self._plainly()
         if wrong:
             self._refill = None
             raise error("AMP799", f"internal fault {wrong} of the engine", help="please report it, with the model", exit_code=70)
-        return {node.name: self._rows(node, start, cols) for node, start, cols in self._outputs}
+        written = self._written
+        found = {name: table.copy() if written[begin] != NOTHING else table[:0].copy() for name, begin, table in self._rows_of_one}
+        if self._outputs:
+            found |= {node.name: self._rows(node, start, cols) for node, start, cols in self._outputs}
+            found = {name: found[name] for name in self._in_order}
+        return found
 
     def _plainly(self) -> int:
         with np.errstate(all="ignore"):
-            return int(self._answer(*self._memory))
+            return int(self._answer(*self._arguments))
 
     def _rows(self, node: Output, start: int, cols: int) -> Array:
         assert self._binding is not None
-        rows = 1 if self._single[node.id] else int(self._binding.output_spans(node, ONLY)[1][0])
+        rows = int(self._binding.output_spans(node, ONLY)[1][0])
         begin, end = start, start + rows * cols
         table: Array = self._O[begin:end].reshape(-1, cols)
-        if rows == 1:
-            return table.copy() if self._bits[begin] != UNWRITTEN else table[:0].copy()
         written: Array = table[self._bits[begin:end:cols] != UNWRITTEN]
         return written
 
@@ -144,17 +176,28 @@ class SingleEngine(Engine):
         b = self._binding
         assert b is not None
         self._prepare(b, np.zeros(1, np.int64), False, False, 0)
+        b.I[H.MEASURE] = 0
         places, size = b.outputs()
         self._O = np.zeros(max(1, size), np.float32)
         self._bits = self._O.view(np.uint32)
-        self._outputs = []
+        self._written = self._bits.data
+        self._outputs, self._rows_of_one = [], []
         for node in self.graph.nodes:
             if isinstance(node, Output):
                 start, _ = places[node.id]
-                self._outputs.append((node, start, self.graph.type_of(node.inputs[0]).cols))
+                kind = self.graph.type_of(node.inputs[0])
+                if node.region or kind.rows:
+                    self._outputs.append((node, start, kind.cols))
+                else:
+                    self._rows_of_one.append((node.name, start, self._O[start : start + kind.cols].reshape(1, -1)))
                 if ("out", node.id) in self.program.cells:
                     b.I[self.program.cells["out", node.id]] = start
-        self._memory = (*(native.place(memory) for memory in (self._F, b.I, b.D, b.XF, b.XI, self._O)), 0)
+        self._arguments = (*(native.place(memory) for memory in (self._F, b.I, b.D, b.XF, b.XI, self._O)), 0)
+        if self._shares:
+            if self._assistant is not None:
+                self._assistant.leave()
+            self._assistant = Assistant(self._F, b.I, b.box)
+            b.I[b.I[H.WORK0] + 4 * TOKENS + G.HELPER] = b.box
         self._refill = _Refill(b)
         fits = self._refill(data)
         assert fits

@@ -19,14 +19,13 @@ import numpy as np
 from ampc.data import Dataset, find, read, split_to_predict
 from ampc.diagnostics import error
 from ampc.ir.graph import Graph
-from ampc.ir.nodes import FieldRef, Loss, Metric, Through
 from ampc.manifest import Manifest
 from ampc.place import Links, Placement, Target, load_target, place, usable_cores
 from ampc.runtime import blas, weights
 from ampc.runtime.contract import EngineFactory, EngineLike
 from ampc.runtime.events import Array, Listener, ignore
 from ampc.runtime.options import EngineOptions, RunOptions, Value, resolve
-from ampc.runtime.predictions import output_types, with_integers
+from ampc.runtime.predictions import output_types, targets, with_integers
 from ampc.runtime.profile import Profile
 from ampc.runtime.run_folder import RunFolder
 from ampc.runtime.session import Session
@@ -282,10 +281,13 @@ class Program:
         """
         began = time.perf_counter()
         from ampc.runtime.engine import generated_for
+        from ampc.runtime.forward import generated_alone
         from ampc.runtime.kernels import load
 
         options = self.options(settings, spelt="=").engine()
-        found = load(generated_for(self.graph, self.placement(options.workers), options).functions)
+        training = generated_for(self.graph, self.placement(options.workers), options).functions
+        _, _, alone = generated_alone(self.graph, options)
+        found = load(training).joined(load(alone.functions), "of passes that don't train")
         return dataclasses.replace(found, seconds=time.perf_counter() - began)
 
     def predictor(self, **settings: Value) -> Predictor:
@@ -323,40 +325,6 @@ def cores(target: Target, n: int) -> Target:
     device = next(d for d in base.devices if d.kind == "cpu")
     links = Links("shared", base.links.bytes_per_s, base.links.latency_s, base.links.overhead_s, base.links.message_overhead_s)
     return Target(f"cpu-{n}", tuple(msgspec.structs.replace(device, name=f"core:{i}" if n > 1 else "core") for i in range(n)), links)
-
-
-def targets(graph: Graph) -> set[str]:
-    """Return the fields that only losses and metrics read, and that no axis needs for its length."""
-    others: set[str] = set()
-    for node in graph.nodes:
-        if isinstance(node, Loss | Metric):
-            for ref in node.fields:
-                _collect(ref.at, others)
-        else:
-            _collect(node, others)
-    for region in graph.regions:
-        others.update(region.after)
-    parents = {a.name: a.parent for a in graph.axes}
-    lengths: set[str] = set()  # a field over a nested axis tells the length of those around it too
-    for declared in graph.fields:
-        axis = declared.axis if declared.name in others else ""
-        while axis:
-            lengths.add(axis)
-            axis = parents[axis]
-    return {d.name for d in graph.fields if d.name not in others and (d.axis == "" or d.axis in lengths)}
-
-
-def _collect(part: object, into: set[str]) -> None:
-    """Add every field that `part` of a node reads."""
-    if isinstance(part, FieldRef | Through):
-        into.add(part.field)
-        _collect(part.at, into)
-    elif isinstance(part, msgspec.Struct):
-        for name in part.__struct_fields__:
-            _collect(getattr(part, name), into)
-    elif isinstance(part, tuple):
-        for member in part:
-            _collect(member, into)
 
 
 def _text(value: Value) -> str:

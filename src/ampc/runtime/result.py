@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +30,7 @@ def result_of(b: Binding, O: Array, places: dict[int, tuple[int, int]], order: I
     layers = b.plan.layers
     retired = I[I[H.ORDER0] + total : I[H.ORDER0] + 2 * total] == 1
     ran = I[I[H.ORDER0] : I[H.ORDER0] + total]
-    predicted: dict[str, list[Array]] = {}
+    predicted: dict[str, Sequence[Array]] = {}
     for node in graph.nodes:
         if isinstance(node, Output) and node.id in places and node.name not in predicted:
             start, rows = places[node.id]
@@ -55,13 +57,17 @@ def layer_records(b: Binding) -> Ints:
     return records
 
 
-def _by_instance(table: Array, starts: Ints, stops: Ints) -> list[Array]:
-    """Return the written rows of each span of an output's rows: all but those of turns after a loop's exit and of branches not taken."""
+def _by_instance(table: Array, starts: Ints, stops: Ints) -> Sequence[Array]:
+    """Return the written rows of each span of an output's rows: all but those of turns after a loop's exit and of branches not taken.
+
+    Where each has one row, that is one array [instances, 1, columns]: no object is made for an instance that nobody looks at.
+    """
     written = table[:, 0].view(np.uint32) != UNWRITTEN
     missing = np.concatenate([[0], np.cumsum(~written)])
     whole = missing[stops] == missing[starts]
     if whole.all() and (stops - starts == 1).all():
-        return list(table[starts][:, None])
+        one: Array = table[starts][:, None]
+        return one  # type: ignore[return-value]  # it is a sequence of arrays
     return [table[a:b] if all_of else table[a:b][written[a:b]] for a, b, all_of in zip(starts.tolist(), stops.tolist(), whole.tolist(), strict=True)]
 
 

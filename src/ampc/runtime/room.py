@@ -13,7 +13,7 @@ from ampc.codegen.layout import POOL as _POOL
 from ampc.codegen.layout import WORDS as _WORDS
 from ampc.codegen.layout import A, H, M, Z
 from ampc.runtime.native import at, helper, put
-from ampc.runtime.tokens import COUNTERS, INSTANCE, LAYOUT, POSITION, SLOT, SLOT0
+from ampc.runtime.tokens import COUNTERS, INSTANCE, LAYOUT, MESSAGES, POSITION, SLOT, SLOT0
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
@@ -130,6 +130,7 @@ def settle_in(I, cohort, copy, slot, position, instance, values, counts):
     put(I, record + ARENA, at(I, a + BEGIN) + (at(I, a + POOL + cohort * BLOCK + START) + values) * FLOATS)
     put(I, record + COUNTERS, counters)
     put(I, record + LAYOUT, shape)
+    put(I, record + MESSAGES, 0)
     for j in range(at(I, shape + COUNTS) * WORDS):
         put(I, counters + j, 0)
 

@@ -113,22 +113,23 @@ class Session:
     def evaluate(self, dataset: Dataset) -> dict[str, float | None]:
         """Return the mean loss and the metrics of the current weights on `dataset`; None where a metric is undefined."""
         _not_empty(dataset)
-        self.engine.bind(dataset)
+        self.engine.bind(dataset, train=False)
         self.on_event(Phase("validate", 0, 0, dataset.n))
         return defined_values(self._forward(dataset))
 
     def predict(self, dataset: Dataset) -> dict[str, list[Array]]:
         """Return for each `output` of the program one float32 [rows, columns] array per instance, in the order of `dataset`."""
         _not_empty(dataset)
-        self.engine.bind(dataset)
+        self.engine.bind(dataset, train=False)
         self.on_event(Phase("predict", 0, 0, dataset.n))
-        return self._forward(dataset, outputs=True).outputs
+        return {name: list(arrays) for name, arrays in self._forward(dataset, outputs=True).outputs.items()}
 
     def _forward(self, dataset: Dataset, *, outputs: bool = False) -> EpochResult:
         with Interrupts() as interrupts:
             interrupts.draining = True
             order = np.arange(dataset.n)
-            result = self.engine.run(dataset, order, train=False, outputs=outputs, on_progress=self.on_event, stop=interrupts.requested)
+            how: dict[str, Any] = {"outputs": True, "measured": False} if outputs else {}
+            result = self.engine.run(dataset, order, train=False, on_progress=self.on_event, stop=interrupts.requested, **how)
         if result.interrupted:
             raise StopNow(interrupts.exit_code)
         return result
@@ -154,7 +155,7 @@ class Session:
                 loaded = self._load(resume, training) if resume is not None else None
                 for dataset in (validation, training):
                     if dataset is not None:
-                        self.engine.bind(dataset)
+                        self.engine.bind(dataset, train=dataset is training)
                 if self.folder is not None:
                     if loaded is None:
                         self.folder.create(self.options, self.inputs)

@@ -6,6 +6,8 @@ are orders to layers. Counters and queues of a segment are touched by its owner 
 
 from __future__ import annotations
 
+from numba import types
+
 from ampc.codegen.layout import BIG as _BIG
 from ampc.codegen.layout import INDEX_BITS as _INDEX_BITS
 from ampc.codegen.layout import SEG as _SEG
@@ -20,7 +22,8 @@ from ampc.runtime.rows import finite
 WORKERS, SLOTS, SLOT0, SEG0, QUEUE0, RING0, WORK0, WORK_STRIDE, CAP = (
     h.value for h in (H.WORKERS, H.SLOTS, H.SLOT0, H.SEG0, H.QUEUE0, H.RING0, H.WORK0, H.WORK_STRIDE, H.CAP)
 )
-INSTANCE, POSITION, COUNTERS, LAYOUT, PARTS = Z.INSTANCE.value, Z.POSITION.value, Z.COUNTERS.value, Z.LAYOUT.value, A.PARTS.value
+INSTANCE, POSITION, COUNTERS, LAYOUT, MESSAGES = (z.value for z in (Z.INSTANCE, Z.POSITION, Z.COUNTERS, Z.LAYOUT, Z.MESSAGES))
+PARTS = A.PARTS.value
 OUTBOX, OUTBOX_ROOM = H.OUTBOX.value, H.OUTBOX_ROOM.value
 SEGMENTS, LAYERS, ERROR, NONFINITE, NONFINITE_COUNT = (h.value for h in (H.SEGMENTS, H.LAYERS, H.ERROR, H.NONFINITE, H.NONFINITE_COUNT))
 OWNER, NEED, WIDTH, COUNTED = S.OWNER.value, S.NEED.value, S.WIDTH.value, S.COUNTED.value
@@ -59,9 +62,9 @@ def counters(I, slot, segment, idx):
 
 @kernel()
 def arrive(I, w, q, slot, idx, amount):
-    """Count a message to a segment of this worker; the token is ready once all have come."""
+    """Count a message to a segment of this worker; the token is ready once all have come. Of the way back, one of amount BIG comes alone."""
     record = I[SEG0] + (q >> 1) * SEG
-    if q & 1:
+    if q & 1 and amount != BIG:
         p = counters(I, slot, q >> 1, idx) + 1
         left = at(I, p) - 1
         put(I, p, left)
@@ -125,6 +128,46 @@ def send(I, w, q, slot, idx, amount):
         arrive(I, w, q, slot, idx, amount)
     else:
         pass_on(I, w, owner, q, slot, idx, amount)
+
+
+@kernel()
+def outstanding(I, w, slot, more):
+    """Count `more` messages of an instance that nobody has taken yet; where there are none left, tell the owner of the Source to retire it.
+
+    For what runs without a way back: all of the instance but the Source is this worker's.
+    """
+    record = I[SLOT0] + slot * SLOT
+    left = at(I, record + MESSAGES) + more
+    put(I, record + MESSAGES, left)
+    if left == 0:
+        owner = at(I, I[SEG0] + OWNER)
+        if owner == w:
+            ready(I, w, 1, slot, 0)
+        else:
+            pass_on(I, w, owner, 1, slot, 0, BIG)
+
+
+@kernel(returns=types.int64)
+def zeros_last(I, w, n):
+    """Put the tokens of this firing whose index is 0 behind the others; return how many the others are."""
+    block = I[WORK0] + w * I[WORK_STRIDE]
+    cap = I[CAP]
+    begin = 0
+    end = n
+    while True:
+        while begin < end and at(I, block + cap + begin) != 0:
+            begin += 1
+        while begin < end and at(I, block + cap + end - 1) == 0:
+            end -= 1
+        if begin == end:
+            return begin
+        end -= 1
+        for k in range(4):
+            a = block + k * cap + begin
+            b = block + k * cap + end
+            word = at(I, a)
+            put(I, a, at(I, b))
+            put(I, b, word)
 
 
 @kernel()

@@ -31,8 +31,8 @@ from ampc.runtime.tokens import (
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-STOP, HALT, DONE, ADMITTED, ACKS, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL, THREADS = (
-    h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL, H.THREADS)
+STOP, HALT, DONE, ADMITTED, ACKS, TRAIN, UPDATE, SYNC, BATCH, IN_BATCH, TOTAL, THREADS = (
+    h.value for h in (H.STOP, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.TRAIN, H.UPDATE, H.SYNC, H.BATCH, H.IN_BATCH, H.TOTAL, H.THREADS)
 )
 GROUP, COHORT0, COHORTS, IDLE, ORDER0, BREAKS0, LAYER0, HYPER0, SCHEDULE, RANDOM = (
     h.value for h in (H.GROUP, H.COHORT0, H.COHORTS, H.IDLE, H.ORDER0, H.BREAKS0, H.LAYER0, H.HYPER0, H.SCHEDULE, H.RANDOM)
@@ -302,8 +302,8 @@ def take(I, D, w, q):
     c = I[QUEUE0] + q * QUEUE
     head = at(I, c + HEAD)
     n = min(at(I, c + TAIL) - head, at(I, I[SEG0] + (q >> 1) * SEG + TAKE))
-    if I[GROUP] > 1:
-        n = min(n, max(I[GROUP], ENOUGH))  # a group is one message: two of them do not fire as one
+    if I[GROUP] > 1 and I[TRAIN] == 1:
+        n = min(n, max(I[GROUP], ENOUGH))  # a group is one message: two of them do not train as one
     if I[SCHEDULE] == 1:
         n = 1 + random(I) % n
     if q & 1 and I[UPDATE] == 1 and I[SYNC] == 0:
