@@ -100,7 +100,9 @@ TASKS = (
         "sst", "Sentiment treebank, 80.7 % of all nodes of the dev trees", "sentiment_tree_lstm", "sst", "accuracy", 0.807, 12,
         overrides={"copies": 2}, settings={"max_active_keys": 32}, alone={"min_update_frequency": 25, **of_layers(50, "embed")}, checks=8,
     ),
-    Task("babi15_50", "bAbI 15, all test questions, from 50 stories", recipe="babi15", options={"train": 50}, epochs=200, folds=True, checks=1, **BABI),
+    Task(
+        "babi15_50", "bAbI 15, all test questions, from 50 stories", recipe="babi15", options={"train": 50}, epochs=200, folds=True, checks=1, **BABI,
+    ),
     Task("babi15_1000", "bAbI 15, all test questions, from 1,000 stories", recipe="babi15", options={"train": 1000}, epochs=40, folds=True, **BABI),
     Task("babi15_54", "bAbI 15 in graphs of 54 nodes, all questions", recipe="babi15_inflated", overrides={"names": 54}, epochs=100, **BABI),
     Task(
