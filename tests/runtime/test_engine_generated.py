@@ -64,7 +64,7 @@ def test_generated_programs(first: int, world: str) -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", [5, 6, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 1, 2, 3, 4, 7, 8, 9, 10, 18, 21, 33))])
+@pytest.mark.parametrize("seed", [6, *(pytest.param(seed, marks=pytest.mark.long) for seed in (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 18, 21, 33))])
 def test_generated_programs_compiled(seed: int) -> None:
     problem = check(generate(random.Random(seed), "graphs" if seed % 2 else "words"), seed, [FORMS[seed % 4]])
     assert problem is None, problem

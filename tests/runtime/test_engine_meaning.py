@@ -37,8 +37,8 @@ def test_graphs_without_passes_give_the_same(name: str) -> None:
     assert compare(graph, data, runs, seed=3, tolerance=1e-4) is None
 
 
-ALIKE = ("babi15_ggsnn", "digits_mlp", "mnist_mlp", "gated_counter", "qm9_ggsnn", "seq2seq")
-"""Models whose kernels, and what they are made of, others have as well."""
+ALIKE = ("babi15_ggsnn", "child_sum_tree_lstm", "digits_mlp", "mnist_mlp", "gated_counter", "qm9_ggsnn", "seq2seq")
+"""Models whose kernels, and what they are made of, others have as well (those of children: `lower/test_children.py`)."""
 
 
 @pytest.mark.compiled
