@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import time
 
 import numpy as np
 import pytest
 from support import dataset, engine, random_rows, small
 
 from ampc.codegen.layout import SEG, H, Q, S
-from ampc.runtime import plain_queues, worker
+from ampc.runtime import plain, plain_queues, worker
 from ampc.runtime.tokens import QUEUE
 
 
@@ -36,3 +37,10 @@ def test_the_choice_of_the_next_queue_is_that_of_the_compiled_loops(workers: int
             after = int(table[H.RANDOM])
             table[H.RANDOM] = state
             assert (drawn(table, w), int(table[H.RANDOM])) == (found, after)
+
+
+def test_a_worker_with_nothing_to_do_leaves_the_lock_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    plain.pause(1)
+    assert slept and slept[0] > 0
