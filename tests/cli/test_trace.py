@@ -100,7 +100,8 @@ def test_the_profile_says_where_the_time_went(run: Run) -> None:
     elements = sum(1 + i % 4 for i in range(30))
     step = queues["step", "forward"]
     assert step["tokens"] == elements == step["rows"] and 0 < step["firings"] <= elements
-    assert step["flops"] >= elements * 2 * 8 * 4 and queues["step", "backward"]["flops"] > step["flops"]
+    products = (elements - 30) * 2 * 8 * 4 + 30 * 2 * 4 * 4  # the state of turn 0 is zeros, which are not multiplied
+    assert step["flops"] >= products and queues["step", "backward"]["flops"] > step["flops"]
     assert queues["embed", "backward"]["update_s"] > 0
     assert sum(q["share"] for q in found["queues"]) == pytest.approx(1.0, abs=0.2)  # the rest are updates by order
     for d in found["devices"]:
