@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ampc.calibrate import calibrate
+from ampc.calibrate.report import target_text
 from ampc.codegen.plan import make_plan
 from ampc.place import Statistics, Target, load_target, measure, place, resized
 from ampc.runtime import profile
@@ -30,13 +32,13 @@ DATA: dict[str, tuple[str, dict[str, Any]]] = {
 """Model -> its data; the others get random instances."""
 RANDOM, REPEATED, LONGEST = 2000, 8, 12
 """Random instances, how often each is there (so that passes are long beside what they begin with), longest axis."""
-SWEEPS = 3
 EVEN = "even"
 """The placement that `balanced` finds where messages cost nothing: its work is shared out as evenly as it can be."""
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A model as placed on so many cores: instances/s of each pass over the first `instances` of its data, and the profile of one more pass.
+    """A model as placed on so many cores: instances/s of each pass over the first `instances` of its data, and the profile of another pass: of
+    several that were recorded, the one in the middle.
 
     messages, bursts: between workers in that pass, and firings that sent some.
     """
@@ -53,7 +55,8 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        return statistics.median(self.rates)
+        """The upper quartile of the passes, as `ampc calibrate` takes the lower one of its own: what else the machine does makes them slower only."""
+        return statistics.quantiles(self.rates, n=4)[2]
 
 
 class Program:
@@ -101,6 +104,13 @@ def _free(target: Target) -> Target:
     return msgspec.structs.replace(target, devices=devices, links=msgspec.structs.replace(target.links, bytes_per_s=1e15, overhead_s=0.0))
 
 
+class Period(msgspec.Struct, frozen=True):
+    """What was measured in one period, in turn with the calibration: the target file that came of it."""
+
+    target: str
+    found: list[Measured]
+
+
 class Collection:
     """The engines of one model, as placed in each way; `sample` measures all of them once."""
 
@@ -110,6 +120,7 @@ class Collection:
         self.engines = [p.engine(n, device_of) for n, _, device_of in self.placed]
         self.order = p.order(_count(self.engines[0], p.data, seconds))
         self.rates: list[list[float]] = [[] for _ in self.engines]
+        self.recorded: list[list[tuple[float, profile.Profile, int, int]]] = [[] for _ in self.engines]
         for engine in self.engines[1:]:
             engine.run(p.data, self.order[: max(1, len(self.order) // 4)], train=True)
 
@@ -120,28 +131,48 @@ class Collection:
                 result = engine.run(self.program.data, self.order, train=True)
                 found.append(result.instances / result.seconds)
 
-    def results(self) -> list[Measured]:
-        """Return what was measured, with the profile of one more pass of each."""
-        p, out = self.program, []
-        for (n, strategy, device_of), engine, found in zip(self.placed, self.engines, self.rates):
+    def record(self) -> None:
+        """Take a pass of each with its log."""
+        p = self.program
+        for (_, _, device_of), engine, found in zip(self.placed, self.engines, self.recorded):
             engine.run(p.data, self.order, train=True, record=True)
             trace = engine.trace
             assert trace is not None
             told = profile.profile(trace, make_plan(p.graph, device_of), p.seen)
-            out.append(Measured(p.model, n, strategy, device_of, len(self.order), tuple(found), told, len(trace.sent_s), _bursts(trace)))
+            found.append((told.seconds, told, len(trace.sent_s), _bursts(trace)))
+
+    def results(self) -> list[Measured]:
+        """Return what was measured."""
+        out = []
+        for (n, strategy, device_of), rates, recorded in zip(self.placed, self.rates, self.recorded):
+            _, told, messages, bursts = sorted(recorded, key=lambda r: r[0])[len(recorded) // 2]
+            out.append(Measured(self.program.model, n, strategy, device_of, len(self.order), tuple(rates), told, messages, bursts))
         return out
 
 
-def collect(models: Sequence[str], target: Target, workers: Sequence[int], rounds: int, seconds: float, sweeps: int = SWEEPS) -> list[Measured]:
-    """Measure models: `rounds` passes of each in turn, `sweeps` times, so that a time in which the machine is slow does not hit one alone.
+RECORDED = 3
+"""Rounds of the calibration after which a pass of each is recorded."""
+
+
+def collect(models: Sequence[str], placed_by: Target, workers: Sequence[int], rounds: int, seconds: float) -> Period:
+    """Measure models, placed by what a target says: `rounds` passes of each in turn after each round of a calibration, so that a time in which the
+    machine is slow hits all alike, and what predicts them as well.
 
     Raises NoData.
     """
-    made = [Collection(model, target, workers, seconds) for model in models]
-    for _ in range(sweeps):
+    made = [Collection(model, placed_by, workers, seconds) for model in models]
+    left = RECORDED
+
+    def sweep() -> None:
+        nonlocal left
         for c in made:
             c.sample(rounds)
-    return [m for c in made for m in c.results()]
+            if left:
+                c.record()
+        left = max(0, left - 1)
+
+    told = calibrate(between=sweep)
+    return Period(target_text(told), [m for c in made for m in c.results()])
 
 
 def _bursts(trace: Trace) -> int:
@@ -158,13 +189,13 @@ def _count(engine: Engine, data: Any, seconds: float) -> int:
     return int(max(min(data.n, 50), min(data.n, n * seconds / max(1e-6, time.perf_counter() - began))))
 
 
-def save(path: Path, found: Sequence[Measured]) -> None:
+def save(path: Path, found: Period) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(list(found)))
+    path.write_bytes(msgspec.json.encode(found))
 
 
-def load(path: Path) -> list[Measured]:
-    return msgspec.json.decode(path.read_bytes(), type=list[Measured])
+def load(path: Path) -> Period:
+    return msgspec.json.decode(path.read_bytes(), type=Period)
 
 
-__all__ = ["DATA", "EVEN", "SWEEPS", "Measured", "Program", "collect", "load", "save"]
+__all__ = ["DATA", "EVEN", "Measured", "Period", "Program", "collect", "load", "save"]

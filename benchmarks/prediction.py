@@ -1,13 +1,12 @@
 """How well a simulation predicts this machine: instances/s of every bundled model on one and two cores, predicted and measured.
 
-    python -m benchmarks.prediction [MODEL ...] [--target cpu.toml] [--seconds 0.2] [--rounds 3] [--write]
-    python -m benchmarks.prediction --save measured.json        # only measure
-    python -m benchmarks.prediction --measured measured.json    # predict what was measured, as often as a prediction changes
+    python -m benchmarks.prediction [MODEL ...] [--seconds 0.2] [--rounds 1] [--write]
+    python -m benchmarks.prediction MODEL ... --save a.json             # only measure
+    python -m benchmarks.prediction --measured a.json b.json [--write]  # predict what was measured, as often as a prediction changes
 
-Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass as
-placed by `balanced` on as many cores; and the placement's figure.
-Passes of one and of two workers take turns. Rankings: of two placements whose measured rates differ by more than 10 %, the faster one is the one
-that was predicted to be faster.
+Three predictions: from the target alone, which `ampc calibrate` measured; refined by the profile of a pass on one core; and the placement's figure.
+Passes of one and of two workers take turns, also with the rounds of the calibration, so that all of it is of one period. Rankings: of two
+placements whose measured rates differ by more than 10 %, the faster one is the one that was predicted to be faster.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from ampc.place.problem import Problem
 from ampc.runtime import profile
 from ampc.simulate.simulator import Conditions, Simulator
 from benchmarks.harness import number
-from benchmarks.measured import DATA, SWEEPS, Measured, Program, collect, load, save
+from benchmarks.measured import DATA, Measured, Program, collect, load, save
 from benchmarks.ours import ROOT, NoData, data_folder
 from benchmarks.report import markdown_table, processor, text_table
 
@@ -63,11 +62,11 @@ def _error(predicted: float, measured: float) -> str:
 def predict(p: Program, found: list[Measured], target: Target) -> list[Case]:
     """Predict what was measured of one model."""
     graph, seen = p.graph, p.seen
+    told = found[0].profile  # on as few cores as were measured: what messages between cores cost is the target's to say
+    plan = make_plan(graph, found[0].device_of)
     out = []
     for m in found:
         on = resized(target, m.workers)
-        told = next(x.profile for x in found if x.workers == m.workers)
-        plan = make_plan(graph, next(x.device_of for x in found if x.workers == m.workers))
         better = profile.refined(on, told)
         rates = []
         for given, conditions in ((on, Conditions()), (better, Conditions(factors=profile.factors(told, plan, seen, better)))):
@@ -120,36 +119,43 @@ def _present(models: Sequence[str]) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="*", metavar="MODEL", default=sorted(x.stem for x in (ROOT / "models").glob("*.amp")))
-    p.add_argument("--target", type=Path, help="what `ampc calibrate` wrote; measured now without it")
+    p.add_argument("--target", type=Path, help="what `balanced` and `round_robin` place by; measured first without it. Of what was kept: predicts it")
     p.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     p.add_argument("--seconds", type=float, default=0.2)
-    p.add_argument("--rounds", type=int, default=3, help="passes of each placement, three times")
-    p.add_argument("--save", type=Path, metavar="FILE", help="only measure, and keep what was measured")
-    p.add_argument("--measured", type=Path, metavar="FILE", help="predict what was kept, without measuring")
+    p.add_argument("--rounds", type=int, default=1, help="passes of each placement after each round of the calibration")
+    p.add_argument("--save", type=Path, metavar="FILE", help="only measure, and keep what was measured with the calibration")
+    p.add_argument("--measured", type=Path, nargs="+", metavar="FILE", help="predict what was kept, without measuring")
     p.add_argument("--write", action="store_true", help="put the table into docs/simulation.md")
     a = p.parse_args(argv)
-    target = load_target(a.target) if a.target is not None else parse_target(target_text(calibrate()), "cpu.toml")
+    given = load_target(a.target) if a.target is not None else None
     if a.measured is not None:
-        known = [m for m in load(a.measured) if m.model in a.models and m.workers in a.workers]
+        periods = [load(path) for path in a.measured]
     else:
-        known = collect(_present(a.models), target, a.workers, a.rounds, a.seconds)
+        first = given or parse_target(target_text(calibrate()), "cpu.toml")
+        periods, given = [collect(_present(a.models), first, a.workers, a.rounds, a.seconds)], None
     if a.save is not None:
-        save(a.save, known)
-        print("\n".join(f"{m.model}  {m.workers}  {m.strategy}  {number(m.rate)}" for m in known))
+        (period,) = periods
+        save(a.save, period)
+        print("\n".join(f"{m.model}  {m.workers}  {m.strategy}  {number(m.rate)}" for m in period.found))
         return
     found: list[Case] = []
-    for model in dict.fromkeys(m.model for m in known):
-        made = predict(Program(model), [m for m in known if m.model == model], target)
-        for case in made:
-            print("  " + "  ".join(case.row()), file=sys.stderr, flush=True)
-        found += made
+    for period in periods:
+        target = given or parse_target(period.target, "cpu.toml")
+        known = [m for m in period.found if m.model in a.models and m.workers in a.workers]
+        for model in dict.fromkeys(m.model for m in known):
+            made = predict(Program(model), [m for m in known if m.model == model], target)
+            for case in made:
+                print("  " + "  ".join(case.row()), file=sys.stderr, flush=True)
+            found += made
+    found.sort(key=lambda c: (c.model, c.workers))
     body = [c.row() for c in found]
     print(text_table(HEADS, body))
     print("\n".join(summary(found)))
     if a.write:
         from experiments.document import put_part
 
-        words = f"Instances/s in training, medians of {SWEEPS * a.rounds} passes of about {a.seconds:g} s. {processor()}. " + " ".join(summary(found))
+        passes = statistics.median(len(m.rates) for period in periods for m in period.found)
+        words = f"Instances/s in training, medians of {passes:g} passes of about {a.seconds:g} s. {processor()}. " + " ".join(summary(found))
         text = f"## Predictions for this machine\n\n{words}\n\n{markdown_table(HEADS, body)}"
         put_part("prediction", "python -m benchmarks.prediction --write", text, ROOT / "docs" / "simulation.md")
 

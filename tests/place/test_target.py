@@ -216,6 +216,8 @@ _PLACES = st.sampled_from([
     ("name",), ("description",), ("devices",), ("links",), *((("devices", k)) for k in (
         "name", "kind", "count", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "memory_bytes_per_s", "message_overhead_s",
         "firing_overhead_s", "messages_per_firing", "matrix_half_rows", "cores", "x",
+        "matrix_half_columns", "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s", "instance_overhead_s",
+        "update_overhead_s", "copy_bytes_per_s",
     )), *((("links", k)) for k in (
         "topology", "bytes_per_s", "latency_s", "overhead_s", "message_overhead_s", "columns", "branching", "host_devices", "network", "link", "x",
     )),

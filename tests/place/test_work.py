@@ -5,13 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+import ampc
 from ampc import compiler
 from ampc.diagnostics import AmpError
 from ampc.ir.graph import Graph
 from ampc.ir.nodes import NPT, PPT, AnyNode, Loss
-from ampc.place import AxisStatistics, Device, Statistics, bundled_targets, estimate, guess, load_target, place, precision_of, terms
-from ampc.place.target import NOTHING, Handling
-from ampc.place.work import handling, memory_bytes, product_flops, product_sides, spared_at_first
+from ampc.place import AxisStatistics, Device, Statistics, Target, bundled_targets, estimate, guess, load_target, place, precision_of, terms
+from ampc.place.problem import Problem
+from ampc.place.target import NOTHING, Handling, Links
+from ampc.place.work import handling, memory_bytes, product_flops, product_sides, spared_at_first, update_frequency
 from ampc.source import bundled_models, read_source, remember
 from sample_graphs import list_reduction
 
@@ -233,6 +235,24 @@ def test_what_is_no_arithmetic_is_told_apart() -> None:
     assert product_sides(graph, step, {step.id, step.inputs[0][0]}) == (256.0, 256.0)  # each part of what is concatenated by itself
 
 
+def test_the_numbers_of_a_softmax_are_counted_within_a_loss_and_without() -> None:
+    graph = ampc.compile("mixture_of_experts", target="cpu-1", experts=5).manifest.graph
+    (softmax,) = (n for n in graph.nodes if isinstance(n, NPT) and n.op == "softmax")
+    terms = handling(graph, softmax)
+    assert (sum(t.handled_fwd.numbers for t in terms), sum(t.handled_bwd.numbers for t in terms)) == (5, 0)
+
+
+def test_updates_cost_what_a_target_says() -> None:
+    """An instance has its share of the next update of each layer."""
+    graph = list_reduction(hidden=16)
+    seconds = []
+    for update_s in (0.0, 2.0):
+        device = msgspec.structs.replace(DEVICE, update_overhead_s=update_s)
+        problem = Problem(graph, Target("t", (device,), Links("shared", 1e9, 0.0)), estimate(graph, guess(graph)))
+        seconds.append(float(problem.seconds.sum()))
+    assert seconds[1] - seconds[0] == pytest.approx(sum(1 / update_frequency(layer, graph.train) for layer in graph.layers))  # of two cores
+
+
 def test_a_device_counts_handling_only_where_it_states_what_it_costs() -> None:
     work = Handling(rows=2, values=3, copied_bytes=1e3, sides=100, corners=1, numbers=4)
     plain = Device("core", "cpu", {"fp32": 1e9}, 1e9, 1 << 30, 1e-7)
@@ -243,6 +263,8 @@ def test_a_device_counts_handling_only_where_it_states_what_it_costs() -> None:
     )  # fmt: skip
     assert told.handling_s(work) == pytest.approx(2e-9 + 3e-8 + 4e-10 + 1e-6 + 2 * 2 * (100 + 2) / 1e9)
     assert told.calls_s(1e3, 50.0, 3.0) == pytest.approx(1e3 / 1e9 + 2 * 2 * (50 + 2 * 3) / 1e9 + 3e-6)
+    updating = msgspec.structs.replace(told, update_overhead_s=2e-7, cores=2)
+    assert (plain.update_s(1e3), updating.update_s(1e3, 3.0)) == (pytest.approx(1e-6), pytest.approx(5e-7 + 3e-7))
     assert work + work == work * 2
 
 

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 DEFAULT_SECONDS = 25.0
 
 
-def calibrate(seconds: float = DEFAULT_SECONDS, cores: int | None = None, say: Callable[[str], None] = lambda what: None) -> Calibration:
+def calibrate(
+    seconds: float = DEFAULT_SECONDS, cores: int | None = None, say: Callable[[str], None] = lambda what: None,
+    between: Callable[[], None] = lambda: None,
+) -> Calibration:  # fmt: skip
     """Return the measured figures of this machine, for a target of `cores` devices (default: as many as this process may use).
 
-    Takes about `seconds`, the first time also half a minute of compilation. Raises AmpError AMP941 where kernels are not compiled, AMP942 for more
-    cores than there are.
+    Takes about `seconds`, the first time also a minute of compilation. `between` is called after each round: what it measures belongs to the
+    same period, in which a shared machine may be faster or slower than in another. Raises AmpError AMP941 where kernels are not compiled, AMP942 for
+    more cores than there are.
     """
     from ampc.place import usable_cores
 
@@ -34,7 +38,7 @@ def calibrate(seconds: float = DEFAULT_SECONDS, cores: int | None = None, say: C
         raise error("AMP941", "kernels run as plain Python here, whose times say nothing of a run", help="unset NUMBA_DISABLE_JIT")
     from ampc.calibrate.measure import measure
 
-    return measure(seconds, cores or usable, say)
+    return measure(seconds, cores or usable, say, between)
 
 
 def check_file(path: Path, *, force: bool) -> None:

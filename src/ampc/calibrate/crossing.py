@@ -1,8 +1,9 @@
 """What a message to another core costs, from programs whose layers are on two cores in turn: beside what they would cost on one core.
 
-The tokens in flight go to and fro together, so that one worker waits while the other fires: the time of a pass is that of its firings one after
-the other, and of the crossings between them. What firings cost on one core is the cost model's, corrected by the time of the same layers on one
-core. What is left is a time for each crossing, each message and each byte, by least squares.
+Both cores are at work, as they are in a run: each writes where the other has just read, and what that costs is part of it. The work of the two is
+the same and many instances are in flight, so that neither waits for long: what the two spend together is twice the time of a pass. What firings
+cost on one core is the cost model's, corrected by the time of the same layers on one core. What is left is a time for each firing that sends, each
+message and each byte, by least squares. The latency is that of a message which goes alone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from scipy.optimize import nnls
 from ampc.calibrate.handling import FEATURES, Spent, spent_by
 from ampc.calibrate.passes import Passes, latency
 from ampc.place import measure
-from ampc.place.target import Device
+from ampc.place.target import NUMBER_BYTES, Device
 
-TURNS = 16
-WIDTHS = (1, 64, 512)
-TOGETHER = (1, 16, 64)
-"""Numbers that a message carries, and messages that cross together."""
+WIDTHS = (1, 16, 128)
+IN_FLIGHT = (16, 64, 256)
+"""Numbers that a message carries, and instances that are under way: the more, the more messages cross together."""
 PASSES = 4
 """Passes of two threads in a round: the fastest counts, since both have to run at the same time and anything else that runs disturbs."""
 
@@ -31,13 +31,15 @@ def text(width: int, apart: bool) -> str:
     here, there = (', device = "core:0"', ', device = "core:1"') if apart else ("", "")
     return f"""model crossing():
     instance:
+        axis token
         x: float
+        symbol: int[token] < 8
     start = Linear(1, {width}{here})
     end = Linear({width}, 1{here})
     one = LayerNorm({width}{here})
     two = LayerNorm({width}{there})
     h = start(x)
-    loop t in range({TURNS}) carry h:
+    loop t in token carry h:
         h = two(one(h))
     loss squared(end(h), x)
 """
@@ -49,43 +51,47 @@ Sample = tuple[list["Crossed"], list[Spent], float]
 
 @dataclasses.dataclass(frozen=True)
 class Crossed:
-    """A pass on two cores: what it spent as on one (`spent`, with its seconds), how often tokens crossed together, how many, and their bytes."""
+    """A pass on two cores: what it spent as on one (`spent`, with its seconds), firings that sent to the other core, messages and their bytes."""
 
     spent: Spent
-    crossings: float
+    bursts: float
     messages: float
     bytes: float
 
 
 class _Program:
-    def __init__(self, width: int, together: int, apart: bool) -> None:
-        self.width, self.together = width, together
-        self.passes = Passes(text(width, apart), 2 if apart else 1, 1, together)
-        self.statistics = measure(self.passes.engine.graph, self.passes.data)
+    def __init__(self, width: int, in_flight: int, apart: bool) -> None:
+        self.width = width
+        self.passes = Passes(text(width, apart), 2 if apart else 1, in_flight)
+        graph = self.passes.engine.graph
+        self.statistics = measure(graph, self.passes.data)
+        self.queues = [
+            2 * s.id + direction
+            for s in self.passes.engine.plan.segments if any(getattr(n, "layer", "") in ("one", "two") for n in s.nodes)
+            for direction in (0, 1)
+        ]  # fmt: skip
 
     def sample(self, seconds: float) -> Crossed:
         """Return the fastest of some passes that take about `seconds` together."""
         found = [self.passes.measure(seconds / PASSES) for _ in range(PASSES)]
         best = min(found, key=lambda c: c.seconds / c.tokens)
-        engine = self.passes.engine
-        spent = spent_by(engine.plan, self.statistics, best.seconds, [(q, *fired) for q, fired in enumerate(best.queues)])
-        n = spent.instances
-        crossings = 4 * TURNS * n / self.together  # two forward and two backward a turn
-        return Crossed(spent, crossings, crossings * self.together, 4.0 * self.width * crossings * self.together)
+        spent = spent_by(self.passes.engine.plan, self.statistics, best.seconds, [(q, *fired) for q, fired in enumerate(best.queues)])
+        bursts, messages = (float(sum(best.queues[q][k] for q in self.queues)) for k in (0, 1))
+        return Crossed(spent, bursts, messages, NUMBER_BYTES * self.width * messages)
 
 
 class Crossing:
     """The programs on two cores and on one: `sample` measures all of them once."""
 
     def __init__(self, seconds: float) -> None:
-        self.apart = [_Program(width, n, True) for width in WIDTHS for n in TOGETHER]
-        self.one = [_Program(width, TOGETHER[-1], False) for width in WIDTHS]
+        self.apart = [_Program(width, n, True) for width in WIDTHS for n in IN_FLIGHT]
+        self.one = [_Program(width, n, False) for width in WIDTHS for n in IN_FLIGHT]
+        self.alone = Passes(text(1, True), 2, 1)
         self.seconds = seconds / (len(self.apart) + len(self.one) + 1)
 
     def sample(self) -> Sample:
         """Return what one round tells."""
-        alone = self.apart[0].passes
-        found = min(latency(alone.recorded(self.seconds / PASSES)) for _ in range(PASSES))
+        found = min(latency(self.alone.recorded(self.seconds / PASSES)) for _ in range(PASSES))
         return [p.sample(self.seconds) for p in self.apart], [p.sample(self.seconds).spent for p in self.one], found
 
 
@@ -98,16 +104,15 @@ def figures(rounds: Sequence[Sample], device: Device, costs: dict[str, float]) -
 
     apart = [min(found, key=lambda c: c.spent.seconds / c.messages) for found in zip(*(a for a, _, _ in rounds))]
     one = [min(found, key=lambda s: s.seconds / s.tokens) for found in zip(*(o for _, o, _ in rounds))]
-    longer = np.repeat([s.seconds / max(modelled(s), 1e-12) for s in one], len(apart) // len(one))
-    took = np.array([c.spent.seconds for c in apart])
-    rest = np.maximum(took - longer * [modelled(c.spent) for c in apart], 0.0)
-    counts = np.array([(c.crossings, 2 * c.messages, c.bytes) for c in apart])
-    (crossing_s, message_s, byte_s), _ = nnls(counts / took[:, None], rest / took)
-    latency_s = min(float(np.median([x for _, _, x in rounds])), max(crossing_s, 1e-9))
+    longer = np.array([s.seconds / max(modelled(s), 1e-12) for s in one])
+    both = 2 * np.array([c.spent.seconds for c in apart])
+    rest = np.maximum(both - longer * [modelled(c.spent) for c in apart], 0.0)
+    counts = np.array([(2 * c.bursts, 2 * c.messages, c.bytes) for c in apart])
+    (burst_s, message_s, byte_s), _ = nnls(counts / both[:, None], rest / both)
     return {
-        "latency_s": latency_s, "link_overhead_s": (crossing_s - latency_s) / 2, "link_message_s": message_s,
+        "latency_s": float(np.median([x for _, _, x in rounds])), "link_overhead_s": burst_s, "link_message_s": message_s,
         "link_bytes_per_s": 1 / byte_s if byte_s > 0 else device.memory_bytes_per_s,
     }  # fmt: skip
 
 
-__all__ = ["TOGETHER", "WIDTHS", "Crossed", "Crossing", "Sample", "figures", "text"]
+__all__ = ["IN_FLIGHT", "WIDTHS", "Crossed", "Crossing", "Sample", "figures", "text"]

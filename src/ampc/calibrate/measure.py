@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ampc.calibrate import crossing, fit, handling, loops
@@ -67,25 +68,29 @@ class Calibration:
         return any(f.name == name for f in self.figures)
 
 
-def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibration:
-    """Measure for about `seconds`, on `cores` threads; the first time, compilation comes on top. `say` is told what is being done."""
+def measure(seconds: float, cores: int, say: Say = lambda what: None, between: Callable[[], None] = lambda: None) -> Calibration:
+    """Measure for about `seconds`, on `cores` threads; the first time, compilation comes on top. `say` is told what is being done.
+
+    `between` is called after each round, and takes its own time.
+    """
     blas.one_thread_per_call()
     slot = seconds / ROUNDS
     say("compiling")
-    products = _Products(cores, 0.25 * slot)
+    products = _Products(cores, 0.15 * slot)
     single = [_Loop(cores, slot * share, *work) for share, work in zip((0.05, 0.04, 0.04, 0.08), _single_loops())]
     halves = _Halves(cores, 0.06 * slot) if blas.half_lacks() is None else None
-    handled = handling.Handling(0.3 * slot)
+    handled = handling.Handling(0.4 * slot)
     apart = crossing.Crossing(0.3 * slot) if cores > 1 else None
-    began = time.perf_counter()
+    spent = 0.0
     samples: dict[str, list[float]] = {}
     passes: list[list[handling.Spent]] = []
     crossed: list[crossing.Sample] = []
     for r in range(ROUNDS):
-        if r >= FEWEST and time.perf_counter() - began > seconds:
+        if r >= FEWEST and spent > seconds:
             break  # the machine is busy with something else: rounds take longer than they compute
         say(f"round {r + 1} of {ROUNDS}")
-        found = dict(zip(("product_flops_per_s", "product_half_rows", "matrix_half_columns"), products.sample()))
+        began = time.perf_counter()
+        found = dict(zip(("product_flops_per_s", "product_half_rows", "product_half_columns"), products.sample()))
         found |= {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
         if halves is not None:
             found["half_speed"] = halves.sample()
@@ -95,6 +100,8 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
             found["handover_s"] = _handover(0.02 * slot)
         for name, value in found.items():
             samples.setdefault(name, []).append(value)
+        spent += time.perf_counter() - began
+        between()
     left_out: dict[str, list[float]] = {}
     for r in range(len(passes)):  # least squares magnify noise: of all rounds but one, in turn
         for name, value in _handled(passes[:r] + passes[r + 1 :], crossed[:r] + crossed[r + 1 :], samples).items():
@@ -103,7 +110,7 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None) -> Calibra
     figures = tuple(Figure(name, *_WORDS[name], tuple(values)) for name, values in samples.items())
     points = products.points()
     return Calibration(
-        cores=cores, provider=native.PROVIDER, seconds=time.perf_counter() - began, figures=figures, points=points,
+        cores=cores, provider=native.PROVIDER, seconds=spent, figures=figures, points=points,
         fit_error=products.error(),
         slowdown=products.slowdown(),
     )  # fmt: skip
@@ -115,9 +122,9 @@ def _handled(rounds: list[list[handling.Spent]], crossed: list[crossing.Sample],
     rates: dict[Precision, float] = {"fp32": found["product_flops_per_s"]}
     device = Device(
         "core", "cpu", rates, found["vector_flops_per_s"], 1 << 30, 0.0, memory_bytes_per_s=found["memory_bytes_per_s"],
-        matrix_half_columns=found["matrix_half_columns"],
     )  # fmt: skip
-    told = handling.figures(handling.median(rounds), device)
+    told = handling.figures(handling.quick(rounds), device)
+    device = msgspec.structs.replace(device, matrix_half_columns=told["matrix_half_columns"])
     between = crossing.figures(crossed, device, told) if crossed else {}
     byte, flop, called = (told.pop(name) for name in ("copy_s_per_byte", "matrix_s_per_flop", "matrix_s_per_called_flop"))
     if flop * found["product_flops_per_s"] < 0.1:  # nothing but noise: a product takes no less within the engine
@@ -132,12 +139,14 @@ _WORDS = {
     "matrix_flops_per_s": ("matrix products of many rows, in the engine", "FLOP/s"),
     "matrix_half_rows": ("rows at half of that rate", "rows"),
     "half_speed": ("products of bf16 factors, against float32", "times"),
+    "product_half_columns": ("columns at half of that rate", "columns"),
     "matrix_half_columns": ("columns at half of that rate", "columns"),
     "instance_overhead_s": ("an instance", "s"),
     "value_overhead_s": ("a value that a firing looks for", "s"),
     "row_overhead_s": ("a row that is taken by itself", "s"),
-    "number_overhead_s": ("a number of a loss's softmax", "s"),
+    "number_overhead_s": ("a number of a softmax", "s"),
     "product_overhead_s": ("a call for a matrix product", "s"),
+    "update_overhead_s": ("an update of a layer", "s"),
     "copy_bytes_per_s": ("bytes to and from the memory of the instances", "B/s"),
     "vector_flops_per_s": ("element-wise operations", "FLOP/s"),
     "memory_bytes_per_s": ("memory, 256 kB again and again", "B/s"),

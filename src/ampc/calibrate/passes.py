@@ -25,6 +25,8 @@ from ampc.runtime.trace import Trace
 from ampc.source import remember
 
 INSTANCES = 16_384
+TURNS = 16
+"""Longest sequence of an instance; lengths differ, so that the instances in flight do not go in step."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,29 +52,30 @@ class _Pinned(Engine):
 
 
 class Passes:
-    """An engine with a program and instances for it. Two workers have a thread and a core each. `group`: instances that go together."""
+    """An engine with a program and instances for it. Two workers have a thread and a core each."""
 
-    def __init__(self, text: str, workers: int, in_flight: int, group: int = 1) -> None:
+    def __init__(self, text: str, workers: int, in_flight: int) -> None:
         source = remember("calibrate.amp", text.encode(), "a program of the calibration")
         manifest = compile_source(source, target=load_target(f"cpu-{workers}"), strategy="manual" if workers > 1 else "balanced").manifest
         assert manifest is not None
         options = EngineOptions(
-            workers=workers, max_active_keys=in_flight, group=group, min_update_frequency=10**6, optimizer="sgd", learning_rate=0.0
+            workers=workers, max_active_keys=in_flight, min_update_frequency=10**6, optimizer="sgd", learning_rate=0.0
         )
         self.engine = (_Pinned if workers > 1 else Engine)(manifest.graph, manifest.placement, options=options)
-        self.data = Program(manifest).read([{"x": float(v)} for v in np.linspace(0.5, 1.0, INSTANCES)])
-        self.group = group
+        rng = np.random.default_rng(0)
+        lengths = rng.integers(1, TURNS + 1, INSTANCES)
+        self.data = Program(manifest).read([{"x": k / INSTANCES, "symbol": [0] * int(n)} for k, n in enumerate(lengths)])
         self.rate = 0.0
         for _ in range(2):  # what is met for the first time takes longer
-            self.once(max(64, 2 * group))
+            self.once(max(64, 2 * in_flight))
 
     def measure(self, seconds: float) -> Count:
         """Pass over as many instances as take about `seconds`."""
         return self.once(self._instances(seconds))
 
     def _instances(self, seconds: float) -> int:
-        """Return how many instances take about `seconds`: full groups."""
-        return max(1, int(min(max(8, self.rate * seconds), INSTANCES)) // self.group) * self.group
+        """Return how many instances take about `seconds`: at least twice as many as are in flight."""
+        return int(min(max(2 * self.engine.options.max_active_keys, 8, self.rate * seconds), INSTANCES))
 
     def once(self, n: int) -> Count:
         """Pass over `n` instances."""

@@ -89,6 +89,7 @@ def target_text(c: Calibration) -> str:
         line("message_overhead_s", "message_overhead_s"),
         line("firing_overhead_s", "firing_overhead_s"),
         line("instance_overhead_s", "instance_overhead_s"),
+        line("update_overhead_s", "update_overhead_s"),
         line("value_overhead_s", "value_overhead_s"),
         line("row_overhead_s", "row_overhead_s"),
         line("number_overhead_s", "number_overhead_s"),

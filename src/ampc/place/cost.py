@@ -75,11 +75,12 @@ class NodeCost(msgspec.Struct, frozen=True):
 
 
 class LayerCost(msgspec.Struct, frozen=True):
-    """Of one layer: `memory_bytes` for weights, gradients and optimiser state, `update_flops` an instance."""
+    """Of one layer: `memory_bytes` for weights, gradients and optimiser state, `updates` and their `update_flops` an instance."""
 
     parameters: int
     memory_bytes: int
     update_flops: float
+    updates: float = 0.0
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -147,8 +148,9 @@ def _node_cost(graph: Graph, node: AnyNode, rates: _Rates, inside: Container[int
 
 
 def _layer_cost(graph: Graph, layer: Layer, precision: Precision) -> LayerCost:
-    update = work.update_flops(layer, graph.train) / work.update_frequency(layer, graph.train)
-    return LayerCost(work.parameters(layer), work.memory_bytes(layer, graph.train, precision), update)
+    updates = 1.0 / work.update_frequency(layer, graph.train)
+    update_flops = work.update_flops(layer, graph.train) * updates
+    return LayerCost(work.parameters(layer), work.memory_bytes(layer, graph.train, precision), update_flops, updates)
 
 
 def _numbers(t: Type, rates: _Rates, region: int) -> float:

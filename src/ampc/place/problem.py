@@ -155,7 +155,7 @@ def seconds(unit: Unit, device: Device, precision: Precision) -> float:
         work += device.seconds(c.matrix_flops, c.vector_flops, c.bytes, precision=factors) + device.handling_s(c.handled, factors)
         work += device.calls_s(calls * c.product_flops, calls * c.product_sides, calls * c.product_calls, factors)
     messages = unit.tokens * (device.message_s + 2 * device.value_overhead_s / device.cores) + 2 * unit.token_bytes * device.copy_s
-    work += device.seconds(0.0, unit.update_flops, 0.0, precision=precision) + unit.instances * device.instance_overhead_s / device.cores
+    work += device.update_s(unit.update_flops, unit.updates) + unit.instances * device.instance_overhead_s / device.cores
     return work + messages
 
 

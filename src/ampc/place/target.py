@@ -34,7 +34,7 @@ class Handling(msgspec.Struct, frozen=True):
     """What work costs beside counted arithmetic.
 
     `values`: payloads, fields and kept results that a firing looks for, of each message; `copied_bytes` of them; `rows` that are taken one by one;
-    `numbers` that are: of a softmax within a loss.
+    `numbers` that are: of a softmax.
     `sides`, `corners`: of each row of a k x n matrix product k + n and 1, what `matrix_half_columns` makes dearer.
     """
 
@@ -83,11 +83,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     row_overhead_s: float = 0.0
     """Each row that is taken one by one: by an index, a lookup, a group, a norm."""
     number_overhead_s: float = 0.0
-    """Each number of a row whose softmax a loss takes."""
+    """Each number of a row whose softmax is taken, by a loss or by itself."""
     product_overhead_s: float = 0.0
     """Each matrix product that a firing calls for."""
     instance_overhead_s: float = 0.0
     """Each instance that is admitted and retired."""
+    update_overhead_s: float = 0.0
+    """Each update of a layer, beside its operations."""
     copy_bytes_per_s: float = 0.0
     """Rate at which values are copied between the memory of the instances in flight and that of a firing; 0 leaves it out of the estimate."""
 
@@ -120,6 +122,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         work_s = matrix_s + vector_flops / self.vector_flops_per_s
         moved_s = size_bytes / self.memory_bytes_per_s if self.memory_bytes_per_s else 0.0
         return max(work_s / self.cores, moved_s)
+
+    def update_s(self, flops: float, updates: float = 1.0) -> float:
+        """Return how long so many updates of layers take, of so many element-wise operations together."""
+        return self.seconds(0.0, flops, 0.0) + updates * self.update_overhead_s / self.cores
 
     @property
     def messages_together(self) -> float:

@@ -20,7 +20,7 @@ _DEVICE_KEYS = (
     "name", "kind", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "message_overhead_s", "firing_overhead_s", "messages_per_firing",
     "matrix_half_rows", "matrix_half_columns", "memory_bytes_per_s", "cores", "count",
     "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s",
-    "instance_overhead_s", "copy_bytes_per_s",
+    "instance_overhead_s", "update_overhead_s", "copy_bytes_per_s",
 )  # fmt: skip
 _LINK_KEYS = (
     "topology", "bytes_per_s", "latency_s", "overhead_s", "message_overhead_s", "columns", "branching", "host_devices", "network", "link", "level",
@@ -50,6 +50,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "number_overhead_s": (0.0, 10.0, "seconds"),
     "instance_overhead_s": (0.0, 10.0, "seconds"),
     "product_overhead_s": (0.0, 10.0, "seconds"),
+    "update_overhead_s": (0.0, 10.0, "seconds"),
     "copy_bytes_per_s": (1e3, 1e18, "bytes a second"),
     "messages_per_firing": (0, 1 << 31, "messages"),
     "cores": (1, 65_536, "cores"),
@@ -164,6 +165,7 @@ class _Reader:
             number_overhead_s=self.number(d, "number_overhead_s", where, 0.0),
             instance_overhead_s=self.number(d, "instance_overhead_s", where, 0.0),
             product_overhead_s=self.number(d, "product_overhead_s", where, 0.0),
+            update_overhead_s=self.number(d, "update_overhead_s", where, 0.0),
             copy_bytes_per_s=self.number(d, "copy_bytes_per_s", where, 0.0) if d.get("copy_bytes_per_s") != 0 else 0.0,
         )
 

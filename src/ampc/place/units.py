@@ -33,6 +33,7 @@ class Unit(msgspec.Struct, frozen=True):
     device: str
     work: tuple[NodeCost, ...]
     update_flops: float
+    updates: float
     tokens: float
     layer_bytes: int
     value_bytes: int
@@ -133,6 +134,7 @@ def _built(graph: Graph, cost: Cost, sets: _Sets, owner: dict[str, int], ways: l
             device=next((x.device for x in owned if x.device), ""),
             work=tuple(c for c in costs if c.flops or c.bytes or c.handled != NOTHING),
             update_flops=sum(cost.layers[n].update_flops for n in names),
+            updates=sum(cost.layers[n].updates for n in names),
             tokens=tokens.get(root, 0.0),
             token_bytes=token_bytes.get(root, 0.0),
             instances=sum(isinstance(graph.by_id[n], Source) for n in nodes),

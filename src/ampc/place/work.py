@@ -162,7 +162,8 @@ def handling(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: 
         one = Handling(numbers=graph.type_of(node.inputs[0]).cols)
         add(rows, one, one)
     elif by_row:
-        add(rows, Handling(rows=1), Handling(rows=0 if isinstance(node, Metric) else 1))
+        numbers = graph.type_of(node.inputs[0]).cols if isinstance(node, NPT) and node.op in _SOFTMAX else 0
+        add(rows, Handling(rows=1, numbers=numbers), Handling(rows=0 if isinstance(node, Metric) else 1))
     for port, kind in enumerate(node.outputs):
         if kind.cols and not is_remade(node) and _kept(graph, node, port, inside):
             one = Handling(values=looks(graph, node.region, kind.rows))
@@ -183,6 +184,8 @@ _BY_ROW = frozenset({
     "max_columns", "dot", "accuracy",
 })  # fmt: skip
 """Operations that go from row to row, beside those of losses and metrics."""
+
+_SOFTMAX = frozenset({"softmax", "log_softmax", "softmax_rows"})
 
 REMADE = frozenset(
     {"fill", "field", "one_hot", "number", "pad", "columns", "lookup", "expand_rows", "identity", "gate", "stop_gradient", "affine", "neg", "gather"}

@@ -63,7 +63,7 @@ def costs(
     first, space, per_row = _entries(tokens, spaces)
     carry_first, carry_space, carry_per_row = _entries(weights, spaces)
     rows = np.stack([_rows(plan.graph, extents, s) for s in spaces] or [np.zeros(extents.data.n)])
-    update = [layer_devices[x].seconds(0.0, update_flops(plan.graph.layer[x], plan.graph.train), 0.0) for x in plan.layers]
+    update = [layer_devices[x].update_s(update_flops(plan.graph.layer[x], plan.graph.train)) for x in plan.layers]
     return Costs(
         per_firing, tokens.constant, first, space, per_row, rows, pair, weights.constant, carry_first, carry_space, carry_per_row,
         np.array(update, np.float64), np.zeros(len(update), np.int64), np.array([*chance], np.float64),

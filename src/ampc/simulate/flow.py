@@ -200,7 +200,7 @@ def flow_of(
     of_segment = [[number[x] for x in s.layers] for s in plan.segments]
     home = {name: s.device for s in reversed(plan.segments) for name in s.layers}
     owners = [home[name] for name in plan.layers]
-    updates = [target.devices[d].seconds(0.0, update_flops(graph.layer[x], graph.train), 0.0) for x, d in zip(plan.layers, owners)]
+    updates = [target.devices[d].update_s(update_flops(graph.layer[x], graph.train)) for x, d in zip(plan.layers, owners)]
     return Flow(
         tuple(f"{s.id} {s.title}" for s in plan.segments), plan.layers,
         Templates(
