@@ -1,6 +1,6 @@
 """How well a simulation predicts this machine: instances/s of every bundled model on one and two cores, predicted and measured.
 
-    python -m benchmarks.prediction [MODEL ...] [--seconds 0.2] [--rounds 1] [--write]
+    python -m benchmarks.prediction [MODEL ...] [--seconds 0.1] [--rounds 2] [--write]
     python -m benchmarks.prediction MODEL ... --save a.json             # only measure
     python -m benchmarks.prediction --measured a.json b.json [--write]  # predict what was measured, as often as a prediction changes
 
@@ -121,8 +121,8 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("models", nargs="*", metavar="MODEL", default=sorted(x.stem for x in (ROOT / "models").glob("*.amp")))
     p.add_argument("--target", type=Path, help="what `balanced` and `round_robin` place by; measured first without it. Of what was kept: predicts it")
     p.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--seconds", type=float, default=0.2)
-    p.add_argument("--rounds", type=int, default=1, help="passes of each placement after each round of the calibration")
+    p.add_argument("--seconds", type=float, default=0.1)
+    p.add_argument("--rounds", type=int, default=2, help="passes of each placement after each round of the calibration")
     p.add_argument("--save", type=Path, metavar="FILE", help="only measure, and keep what was measured with the calibration")
     p.add_argument("--measured", type=Path, nargs="+", metavar="FILE", help="predict what was kept, without measuring")
     p.add_argument("--write", action="store_true", help="put the table into docs/simulation.md")
@@ -155,8 +155,11 @@ def main(argv: list[str] | None = None) -> None:
         from experiments.document import put_part
 
         passes = statistics.median(len(m.rates) for period in periods for m in period.found)
-        words = f"Instances/s in training, medians of {passes:g} passes of about {a.seconds:g} s. {processor()}. " + " ".join(summary(found))
-        text = f"## Predictions for this machine\n\n{words}\n\n{markdown_table(HEADS, body)}"
+        words = (
+            f"Instances/s in training, the upper quartile of {passes:g} passes of about {a.seconds:g} s, in turn with the rounds of the calibration. "
+            f"{processor()}. " + " ".join(summary(found))
+        )
+        text = f"### The figures\n\n{words}\n\n{markdown_table(HEADS, body)}"
         put_part("prediction", "python -m benchmarks.prediction --write", text, ROOT / "docs" / "simulation.md")
 
 

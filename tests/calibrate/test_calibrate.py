@@ -250,7 +250,7 @@ def test_latency_is_read_from_a_log() -> None:
 
 
 def test_crossings_tell_firings_that_send_from_messages_and_bytes() -> None:
-    """Of the fastest of several rounds, both cores at work, with firings that take a fifth longer than the cost model says."""
+    """Of the rounds at the lower quartile, both cores at work, with firings that take a fifth longer than the cost model says."""
     costs = dict(zip(handling.FEATURES, (1e-7, 5e-8, 1e-8, 2e-9, 6e-9, 7e-9, 3e-11, 1e-7, 4e-7, 1e-11, 4e-11)))
     device = Device("core", "cpu", {"fp32": 1e11}, 1e10, 1 << 30, 0.0)
     burst_s, each_s, byte_s = 2e-7, 3e-8, 2e-10
