@@ -121,7 +121,6 @@ class _Measured:
         return [(q, f, t) for q, (_, f, t) in enumerate(self.engine.firings())]
 
 
-
 def spent_by(
     plan: Plan, statistics: Statistics, seconds: float, queues: Sequence[tuple[int, int, int]], updates: Mapping[str, int] = NONE_UPDATED
 ) -> Spent:

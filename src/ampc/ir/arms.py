@@ -84,7 +84,6 @@ def _layers(graph: Graph, count: int) -> Iterator[Layer]:
             yield from (msgspec.structs.replace(x, name=copy_name(x.name, i), replicas=1) for i in range(count))
 
 
-
 class _Arms:
     """Writes the nodes of the replicated graph in the order of the old one; ids are provisional and unique."""
 

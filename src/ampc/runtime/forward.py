@@ -64,11 +64,11 @@ class ForwardEngine(Engine):
             if self.options.workers == 1 or not {d.code for d in e.diagnostics} & TOO_MANY:
                 raise
             fewer = dataclasses.replace(self.options, max_active_keys=self.options.max_active_keys // self.options.workers)
-            whole, self.options = self.options, fewer
+            wanted, self.options = self.options, fewer
             try:
                 super().bind(dataset, train)
             finally:
-                self.options = whole
+                self.options = wanted
 
     @property
     def forward(self) -> Engine:
