@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 import ampc
 from ampc import calibrate as calibration
-from ampc.calibrate import crossing, fit, handling, programs, report
+from ampc.calibrate import crossing, fit, handling, loops, programs, report
 from ampc.calibrate.fit import Figure
 from ampc.calibrate.measure import Calibration, Point
 from ampc.calibrate.threads import together
+from ampc.codegen.layout import G as Words
 from ampc.codegen.plan import make_plan
 from ampc.diagnostics import AmpError
 from ampc.place import Device, load_target, parse_target, usable_cores
@@ -93,6 +94,11 @@ def test_every_program_of_the_calibration_compiles_and_reads_its_instances() -> 
         program = ampc.compile(text, target="cpu-1")
         assert program.read(programs.instances(text)[:3]).n == 3, name
     assert {c.name for c in programs.cases()} == set(programs.PROGRAMS) >= {*programs.FEWER, *programs.UPDATED}
+
+
+def test_products_in_loops_are_made_by_one_thread() -> None:
+    words = loops.scratch()
+    assert len(words) > Words.HELPER and words[Words.HELPER] == 0  # a product reads there whether another thread makes half of it
 
 
 def test_spread_is_the_width_of_the_middle_half() -> None:

@@ -22,7 +22,7 @@ class Peak:
         blas.one_thread_per_call()
         n = SIDE * SIDE
         self._numbers = np.concatenate([np.full(n, 0.5, np.float32), np.full(n, 1e-3, np.float32), np.zeros(3 * n, np.float32)])
-        self._words = np.zeros(8, np.int64)
+        self._words = loops.scratch()
         self.run(0.0)
 
     def run(self, seconds: float) -> float:

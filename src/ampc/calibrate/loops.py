@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
+from ampc.codegen.layout import G as Words
 from ampc.runtime.native import (
     ENTRY, F0, F1, JIT, at, ensure, flush_denormals, gemm, gemm_half, load_acquire, pause, pointer, put, restore_denormals, sigmoid, store_release,
     tanh,
@@ -37,11 +39,16 @@ def _compiled(*arguments: Any) -> Any:
     return wrap
 
 
+def scratch() -> npt.NDArray[np.int64]:
+    """Return what a product is called with beside its numbers: a worker's words, whose `HELPER` says that no other thread shares in it."""
+    return np.zeros(Words.END, np.int64)
+
+
 @_compiled(_F, _I, _n, _n, _n, _n)
 def products(F, G, rows, k, n, repeats):
     """The three products of a layer of k x n weights over `rows` rows: y = x w, dx = y w', dw += x' y.
 
-    F: x [rows, k], w [k, n], y [rows, n], dx [rows, k], dw [k, n], one behind the other; G: five words of scratch.
+    F: x [rows, k], w [k, n], y [rows, n], dx [rows, k], dw [k, n], one behind the other; G: `scratch()`.
     """
     control = flush_denormals()
     f, g = pointer(F), pointer(G)
@@ -130,4 +137,4 @@ def exchange(F, G, side, n, first, rounds):
         store_release(flag, 0, 2 * r + side + 1)
 
 
-__all__ = ["elementwise", "exchange", "products", "products_half", "stream"]
+__all__ = ["elementwise", "exchange", "products", "products_half", "scratch", "stream"]

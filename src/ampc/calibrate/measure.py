@@ -278,7 +278,7 @@ def _operands(k: int, n: int, rows: int, halves: bool = False) -> Callable[[], A
     def make() -> Any:
         x, w = np.full(rows * k, 0.5, np.float32), np.full(k * n, 1e-3, np.float32)
         more = (rows * k + k * n + rows * n) // 2 + 1 if halves else 0
-        return np.concatenate([x, w, np.zeros(rows * n + rows * k + k * n + more, np.float32)]), np.zeros(8, np.int64)
+        return np.concatenate([x, w, np.zeros(rows * n + rows * k + k * n + more, np.float32)]), loops.scratch()
 
     return make
 
