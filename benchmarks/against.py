@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Comparison, Contender, compare, lengths, number, options, span, wanted
-from benchmarks.ours import CACHE, ROOT, Ours, providers
+from benchmarks.ours import CACHE, ROOT, Ours, copied, providers
 from benchmarks.report import Table, commit, publish
 from benchmarks.tasks import with_data
 
 WORKS = {
-    "train": ("training", (1, 2)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "pass": ("a pass each", (1,)),
+    "train": ("training", (1, 2)), "copies": ("training, copies", (2,)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "pass": ("a pass each", (1,)),
     "call": ("a call each", (1,)),
 }  # fmt: skip
 
@@ -53,7 +53,8 @@ def contenders(works: list[str], source: Path) -> list[Contender]:
     for t, data in with_data():
         for work in works:
             for n in WORKS[work][1]:
-                settings = {**t.settings, "told": False, "model": t.model, "data": data, "workers": n, "blas": providers()[0], "work": work}
+                settings = {**t.settings, "told": False, "model": t.model, "data": data, "workers": n, "blas": providers()[0]}
+                settings = copied(settings) if work == "copies" else {**settings, "work": work}
                 name = f"{t.name}, {WORKS[work][0]}{f', {n} workers' if n > 1 else ''}"
                 for side, folder in (("base", source), ("here", ROOT)):
                     made.append(Contender(f"{side}: {name}", Ours, {**settings, "source": str(folder)}, n))

@@ -114,44 +114,53 @@ def test_the_step_driver_stays_repeatable_where_instances_wait_for_room(monkeypa
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 6), st.data())
-def test_blocks_never_overlap_and_an_empty_pool_takes_all_of_its_size(cohorts: int, data: st.DataObject) -> None:
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 40), st.data())
+def test_blocks_never_overlap_and_lie_in_the_part_of_their_copy_while_it_has_room(cohorts: int, copies: int, largest: int, data: st.DataObject) -> None:
     size = 40
     blocks = 200
     I = np.zeros(400, np.int64)  # noqa: E741  # its name in kernels
-    I[H.COHORTS] = cohorts
+    I[H.COHORTS], I[H.COPIES] = cohorts, copies
     pool = I[blocks : blocks + POOL]
-    pool[M.LINES], pool[M.ROVER] = size, cohorts
-    head = blocks + POOL + cohorts * room.BLOCK
-    I[head : head + room.BLOCK] = (0, 0, cohorts, cohorts)
+    pool[M.LINES] = size
+    room.clear_pool(I, blocks, largest)
+    borders = [size // copies * c for c in range(copies)] if size // copies >= largest else [0]
     live: dict[int, tuple[int, int]] = {}
+    copy_of: dict[int, int] = {}
+    reached = 0
     for _ in range(data.draw(st.integers(1, 30))):
         idle = [c for c in range(cohorts) if c not in live]
         if live and (not idle or data.draw(st.booleans())):
             gone = data.draw(st.sampled_from(sorted(live)))
-            room.give_block(I, blocks, gone)
+            room.give_block(I, blocks, copy_of[gone], gone)
             del live[gone]
         else:
-            cohort, lines = idle[0], data.draw(st.integers(1, size))
-            gaps, at = [], 0
-            for start, length in sorted(live.values()):
-                gaps.append(start - at)
-                at = start + length
-            gaps.append(size - at)
-            fits = max(gaps) >= lines
-            assert room.take_block(I, blocks, cohort, lines) == int(fits)
+            cohort, copy, lines = idle[0], data.draw(st.integers(0, copies - 1)), data.draw(st.integers(1, largest))
+            gaps = []
+            for begin, end in itertools.pairwise((*borders, size)):
+                at = begin
+                for start, length in sorted(b for b in live.values() if begin <= b[0] < end):
+                    gaps.append((begin, start - at))
+                    at = start + length
+                gaps.append((begin, end - at))
+            fits = max(g for _, g in gaps) >= lines
+            assert room.take_block(I, blocks, copy, cohort, lines) == int(fits)
             assert fits or pool[M.FULL] == 1
             if fits:
                 block = I[blocks + POOL + cohort * room.BLOCK :]
-                live[cohort] = int(block[room.START]), int(block[room.LENGTH])
+                live[cohort], copy_of[cohort] = (int(block[room.START]), int(block[room.LENGTH])), copy
+                reached = max(reached, sum(live[cohort]))
+                own = borders[copy] if len(borders) > 1 else 0
+                if max(g for begin, g in gaps if begin == own) >= lines and all(b[0] >= borders[copy_of[c] % len(borders)] for c, b in live.items()):
+                    assert live[cohort][0] >= own
         ordered = sorted(live.values())
         assert all(a + n <= b for (a, n), (b, _) in itertools.pairwise(ordered))
         assert all(a >= 0 and a + n <= size for a, n in ordered)
         assert pool[M.LIVE] == sum(n for _, n in ordered)
         assert pool[M.PEAK] >= pool[M.LIVE]
     for cohort in sorted(live):
-        room.give_block(I, blocks, cohort)
-    assert room.take_block(I, blocks, 0, size) == 1
+        room.give_block(I, blocks, copy_of[cohort], cohort)
+    assert room.stretch(I, blocks) <= reached
+    assert room.take_block(I, blocks, 0, 0, size // len(borders)) == 1
 
 
 def test_figures_of_parts_are_those_of_the_whole() -> None:

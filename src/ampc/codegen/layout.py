@@ -171,17 +171,13 @@ class M(IntEnum):
     LINES = 0
     START = 1
     """F or I: where it begins."""
-    ROVER = 2
-    """The block of a cohort after which a gap is looked for."""
-    FULL = 3
+    FULL = 2
     """1: nothing has retired since no room was found."""
-    LIVE = 4
+    LIVE = 3
     """Lines in use."""
-    PEAK = 5
+    PEAK = 4
     """Most lines that were in use in this pass."""
-    HIGH = 6
-    """Lines up to the last one that this pass has used."""
-    FLIGHT = 7
+    FLIGHT = 5
     """Most instances that were in flight in this pass."""
 
 

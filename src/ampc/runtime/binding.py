@@ -15,7 +15,7 @@ from ampc.codegen.arena import width
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.codegen.layout import (
-    FIRST_CELL, FOLD, HYPER, LAYER, LINE_BYTES, POOL, SEG, SLOT, STALENESS_BINS, WORDS, B, G, H, L, M, Q, R, S, T,
+    FIRST_CELL, FOLD, HYPER, LAYER, LINE_BYTES, SEG, SLOT, STALENESS_BINS, WORDS, B, G, H, L, M, Q, R, S, T,
 )  # fmt: skip
 from ampc.data.dataset import Dataset
 from ampc.data.memory import available_bytes
@@ -25,7 +25,7 @@ from ampc.place import usable_cores
 from ampc.runtime.events import InFlight
 from ampc.runtime.footprint import TOKENS, Footprint, Ints, aligned
 from ampc.runtime.options import EngineOptions
-from ampc.runtime.room import BLOCK
+from ampc.runtime.room import clear_pool, pool_words, stretch
 from ampc.runtime.tokens import QUEUE, RING
 
 
@@ -100,18 +100,15 @@ class Binding(Footprint):
         """Nothing is in flight: the pools are empty, no copy has anything to do."""
         self.I[H.NEXT_COPY] = 0
         self.I[self.I[H.LOAD0] : self.I[H.LOAD0] + self.copies] = 0
-        for word in (H.VALUES0, H.COUNTS0):
-            pool = self.I[word]
-            blocks = pool + POOL
-            self.I[pool + M.ROVER] = self.cohorts
-            self.I[pool + M.FULL : pool + M.FLIGHT + 1] = 0
-            self.I[blocks + self.cohorts * BLOCK : blocks + (self.cohorts + 1) * BLOCK] = (0, 0, self.cohorts, self.cohorts)
+        for word, largest in ((H.VALUES0, self.values_largest), (H.COUNTS0, self.counts_largest)):
+            clear_pool(self.I, int(self.I[word]), largest)
 
     def in_flight(self, admitted: Ints) -> InFlight:
         """Return what the last pass measured; `admitted` are the instances that entered."""
         sizes = self.size_bytes[self.extents.shapes.of[admitted]] if len(admitted) else np.zeros(1)
         number = int(self.I[self.I[H.VALUES0] + M.FLIGHT])
-        peak, high = (LINE_BYTES * sum(int(self.I[self.I[pool] + word]) for pool in (H.VALUES0, H.COUNTS0)) for word in (M.PEAK, M.HIGH))
+        pools = [int(self.I[word]) for word in (H.VALUES0, H.COUNTS0)]
+        peak, high = (LINE_BYTES * sum(lines) for lines in ([int(self.I[p + M.PEAK]) for p in pools], [stretch(self.I, p) for p in pools]))
         return InFlight(float(sizes.mean()), int(sizes.max()), number, peak, high)
 
     def limit(self, segment: int, most: int) -> None:
@@ -136,7 +133,7 @@ class Binding(Footprint):
         head[H.ORDER0] = table.room(2 * max(1, self.data.n))
         head[H.BREAKS0] = table.room(max(1, self.data.n))
         head[H.SLOT0] = table.room(self.slots * SLOT)
-        head[H.VALUES0], head[H.COUNTS0] = (table.room(POOL + (self.cohorts + 1) * BLOCK) for _ in range(2))
+        head[H.VALUES0], head[H.COUNTS0] = (table.room(pool_words(self.cohorts, self.copies)) for _ in range(2))
         head[H.SHAPE0] = table.room(max(1, self.data.n))
         layouts = table.room(self.layouts.size)
         counters = table.room(self.counts * WORDS)

@@ -77,6 +77,8 @@ class Footprint:
         self.layouts = np.stack([values, counts, *(shapes.spread(x) for x in (*found.segments, *found.storages))], axis=1)
         self.size_bytes = LINE_BYTES * (values + counts)
         """int64, by shape."""
+        self.values_largest, self.counts_largest = (shapes.most_of(lines, self.group) for lines in (values, counts))
+        """Lines of the largest cohort."""
         self.values, self.counts = self._pool(values), self._pool(counts)
         """Lines of the two pools."""
         self.arena0 = persistent

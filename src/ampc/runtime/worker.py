@@ -22,7 +22,7 @@ from ampc.runtime.native import (
 )  # fmt: skip
 from ampc.runtime.log import begin_firing, end_firing, note_admitted, note_arrived, note_retired, note_sent
 from ampc.runtime.optimizer import NEARLY, flush, update, weight_of
-from ampc.runtime.room import ARENA, COUNTS, SHAPE0, VALUES, deal, full, give_room, note_flight, settle_in, take_room
+from ampc.runtime.room import ARENA, COUNTS, SHAPE0, VALUES, deal, full, give_room, note_dealt, note_flight, settle_in, take_room
 from ampc.runtime.tokens import (
     BUFFER, CAP, ERROR, HEAD, INDEX_BITS, INDEX_MASK, INSTANCE, LAYERS, MASK, OWNER, POSITION, QUEUE, QUEUE0, QUEUE_SHIFT, RING, RING0, RING_HEAD,
     RING_TAIL, SEG, SEG0, SEGMENTS, SLOT, SLOT0, SLOT_MASK, TAIL, WORK0, WORK_STRIDE, WORKERS, arrive, counters, pass_on, publish, ready,
@@ -163,9 +163,10 @@ def admit_cohort(I, w):
         values += at(I, shape + VALUES)
         counts += at(I, shape + COUNTS)
         k += 1
-    if take_room(I, cohort, values, counts) == 0:
+    copy = deal(I)
+    if take_room(I, copy, cohort, values, counts) == 0:
         return 0
-    copy = deal(I, values)
+    note_dealt(I, copy, values)
     values = 0
     counts = 0
     for position in range(first, first + k):
