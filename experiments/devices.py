@@ -35,7 +35,8 @@ DEPTH = 64
 DEVICES = (1, 2, 4, 8, 16, 32, 64)
 FREQUENCY = 25
 HEADS = ("devices", "in flight", "policy", "images/s", "to one", "devices busy", "staleness", "largest", "accuracy after", "lowest–highest")
-POLICIES = ("sync", "plain", "stash", "corrected")
+IN_FLIGHT = {"sync": (4,), "plain": (4, 16), "stash": (4,), "corrected": (4, 16)}
+"""Policy -> how many images are in flight for each device. A synchronous pass has no use for more: a batch drains before the next."""
 RUNS = FOLDER / "devices.jsonl"
 
 
@@ -60,6 +61,7 @@ class Run:
 
     fingerprint: str
     devices: int
+    in_flight: int
     policy: str
     seed: int
     accuracy: float
@@ -83,14 +85,15 @@ def append(run: Run) -> None:
         file.write(json.dumps(dataclasses.asdict(run)) + "\n")
 
 
-def fingerprint(devices: int, policy: str, seed: int, a: argparse.Namespace) -> str:
+def fingerprint(devices: int, in_flight: int, policy: str, seed: int, a: argparse.Namespace) -> str:
     """Return a text that tells one run from all others: a changed network, target or setting makes another run."""
     target = hardware(devices)
     device, links = target.devices[0], target.links
     rates = (device.matrix_flops_per_s["fp32"], device.vector_flops_per_s, device.message_overhead_s, device.messages_per_firing)
     ways = (links.topology, links.bytes_per_s, links.latency_s, links.overhead_s)
     made_of = hashlib.sha256(json.dumps([model(), rates, ways]).encode()).hexdigest()[:12]
-    return json.dumps([made_of, devices, policy, seed, a.instances, a.epochs, a.rate, settings(devices, policy, seed, a)], sort_keys=True)
+    how = [a.instances, a.epochs, a.rate, settings(in_flight, policy, seed, a)]
+    return json.dumps([made_of, devices, in_flight, policy, seed, *how], sort_keys=True)
 
 
 def hardware(devices: int) -> Target:
@@ -99,31 +102,35 @@ def hardware(devices: int) -> Target:
     return msgspec.structs.replace(target, links=msgspec.structs.replace(target.links, bytes_per_s=1e11, latency_s=1e-7))
 
 
-def settings(devices: int, policy: str, seed: int, a: argparse.Namespace) -> dict[str, Any]:
+def settings(in_flight: int, policy: str, seed: int, a: argparse.Namespace) -> dict[str, Any]:
     return {
-        "epochs": a.epochs, "max_active_keys": in_flight(devices), "min_update_frequency": FREQUENCY, "optimizer": "sgd", "learning_rate": a.rate,
+        "epochs": a.epochs, "max_active_keys": in_flight, "min_update_frequency": FREQUENCY, "optimizer": "sgd", "learning_rate": a.rate,
         "seed": seed, "mode": "sync" if policy == "sync" else "async", "staleness": policy if policy in ("stash", "corrected") else "plain",
     }  # fmt: skip
 
 
-def train(program: Any, data: tuple[Any, Any], devices: int, policy: str, seed: int, a: argparse.Namespace) -> Run:
+def train(program: Any, data: tuple[Any, Any], devices: int, in_flight: int, policy: str, seed: int, a: argparse.Namespace) -> Run:
     """Train once on so many devices."""
     where = study.Hardware(hardware(devices), "balanced", Conditions(seed=seed))
-    done = study.run(program.manifest, where, Program(program.manifest).options(settings(devices, policy, seed, a)), *data)
+    done = study.run(program.manifest, where, Program(program.manifest).options(settings(in_flight, policy, seed, a)), *data)
     layers = done.summary.staleness.values()
     return Run(
-        fingerprint(devices, policy, seed, a), devices, policy, seed, done.summary.validation["accuracy"] or 0.0, done.report["instances_per_s"],
+        fingerprint(devices, in_flight, policy, seed, a), devices, in_flight, policy, seed, done.summary.validation["accuracy"] or 0.0, done.report["instances_per_s"],
         done.report["mean_utilisation"], max((x["mean"] or 0.0 for x in layers), default=0.0), max((x["max"] or 0 for x in layers), default=0),
         done.wall_s, time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
     )  # fmt: skip
 
 
-def wanted(a: argparse.Namespace) -> Iterator[tuple[int, str, int]]:
-    """Yield (devices, policy, seed) of every run, all points of one seed before the next."""
+def wanted(a: argparse.Namespace) -> Iterator[tuple[int, int, str, int]]:
+    """Yield (devices, images in flight, policy, seed) of every run, all points of one seed before the next."""
     for seed in a.seeds:
         for devices in a.devices:
-            for policy in POLICIES if devices > 1 else ("plain",):
-                yield devices, policy, seed
+            if devices == 1:
+                yield 1, 1, "plain", seed
+                continue
+            for policy, each in IN_FLIGHT.items():
+                for k in each:
+                    yield devices, k * devices, policy, seed
 
 
 def run_all(a: argparse.Namespace) -> bool:
@@ -147,26 +154,22 @@ def run_all(a: argparse.Namespace) -> bool:
     return True
 
 
-def in_flight(devices: int) -> int:
-    return 4 * devices if devices > 1 else 1
-
-
 def table(runs: Sequence[Run], a: argparse.Namespace) -> tuple[list[list[str]], list[dict[str, Any]]]:
     """Return the table's rows, medians and means over seeds, and the same as points of the picture."""
     body, points, base = [], [], 0.0
-    for devices, policy in dict.fromkeys((d, p) for d, p, _ in wanted(a)):
-        mine = [r for r in runs if (r.devices, r.policy) == (devices, policy)]
+    for devices, in_flight, policy in sorted(dict.fromkeys(w[:3] for w in wanted(a)), key=lambda point: point[:2]):
+        mine = [r for r in runs if (r.devices, r.in_flight, r.policy) == (devices, in_flight, policy)]
         if not mine:
             continue
         accuracies, rate = [r.accuracy for r in mine], statistics.median(r.rate for r in mine)
         base = base or rate
         busy, stale = statistics.mean(r.busy for r in mine), statistics.mean(r.mean for r in mine)
         points.append({
-            "devices": devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "low": min(accuracies),
+            "devices": devices, "each": in_flight // devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "low": min(accuracies),
             "high": max(accuracies), "staleness": stale,
         })  # fmt: skip
         body.append([
-            str(devices), str(in_flight(devices)), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x", f"{100 * busy:.0f} %",
+            str(devices), number(in_flight), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x", f"{100 * busy:.0f} %",
             f"{stale:.2f}", number(max(r.largest for r in mine)), f"{100 * statistics.median(accuracies):.2f} %",
             f"{100 * min(accuracies):.2f}–{100 * max(accuracies):.2f}",
         ])  # fmt: skip
@@ -174,7 +177,7 @@ def table(runs: Sequence[Run], a: argparse.Namespace) -> tuple[list[list[str]], 
 
 
 def plot(points: list[dict[str, Any]]) -> str:
-    """Draw rate and accuracy (with its range over seeds) against devices, a line for each policy; return the file's name."""
+    """Draw rate and accuracy (with its range over seeds) against devices, a line for each policy and depth; return the file's name."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -183,12 +186,14 @@ def plot(points: list[dict[str, Any]]) -> str:
     figure, panels = plt.subplots(1, 2, figsize=(9.2, 3.4), layout="constrained")
     colours = {"sync": "#2b6cb0", "plain": "#c03a2b", "stash": "#2e8b57", "corrected": "#8e44ad"}
     alone = [p for p in points if p["devices"] == 1]
-    for policy, mark in zip(POLICIES, "soD^"):
-        mine = alone + [p for p in points if p["policy"] == policy and p["devices"] > 1]
+    marks = dict(zip(IN_FLIGHT, "soD^"))
+    for policy, each in ((policy, k) for policy, several in IN_FLIGHT.items() for k in several):
+        mine = alone + [p for p in points if (p["policy"], p["each"]) == (policy, each) and p["devices"] > 1]
         x = [p["devices"] for p in mine]
-        panels[0].plot(x, [p["rate"] for p in mine], color=colours[policy], marker=mark, markersize=4, label=policy)
+        style: dict[str, Any] = {"color": colours[policy], "marker": marks[policy], "markersize": 4, "linestyle": "-" if each == 4 else "--"}
+        panels[0].plot(x, [p["rate"] for p in mine], **style)
         panels[1].fill_between(x, [100 * p["low"] for p in mine], [100 * p["high"] for p in mine], color=colours[policy], alpha=0.1, linewidth=0)
-        panels[1].plot(x, [100 * p["accuracy"] for p in mine], color=colours[policy], marker=mark, markersize=4, label=policy)
+        panels[1].plot(x, [100 * p["accuracy"] for p in mine], label=f"{policy}, {each} a device", **style)
     for panel, label in zip(panels, ("images a virtual second", "accuracy, %")):
         panel.set_xscale("log", base=2)
         panel.set_xticks(sorted({p["devices"] for p in points}), [str(d) for d in sorted({p["devices"] for p in points})])
@@ -225,8 +230,8 @@ def main(argv: list[str] | None = None) -> int:
         words = (
             f"A residual network of {DEPTH} layers on {a.instances:,} images of MNIST, plain SGD with a learning rate of {a.rate:g}, an update every "
             f"{FREQUENCY} images; accuracy on others after {a.epochs} epochs, medians over {len({r.seed for r in runs})} seeds. Simulated devices of "
-            "1 TFLOP/s that work on one image at a time, links that limit nothing, the layers placed by `balanced`; four times as many images in "
-            "flight as there are devices. `sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates. "
+            "1 TFLOP/s that work on one image at a time, links that limit nothing, the layers placed by `balanced`; 4 or 16 images in flight for "
+            "each device. `sync` drains the pipeline before every update. Staleness: of the layer where it is largest, in updates. "
             "Each run is a line of [results/devices.jsonl](results/devices.jsonl)."
         )
         picture = plot(points)
