@@ -21,8 +21,8 @@ from benchmarks.report import Table, commit, publish
 from benchmarks.tasks import with_data
 
 WORKS = {
-    "train": ("training", (1, 2)), "copies": ("training, copies", (2,)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)), "pass": ("a pass each", (1,)),
-    "call": ("a call each", (1,)),
+    "train": ("training", (1, 2)), "copies": ("training, copies", (2,)), "infer": ("predictions", (1,)), "stream": ("one in flight", (1,)),
+    "pass": ("a pass each", (1,)), "call": ("a call each", (1,)),
 }  # fmt: skip
 
 

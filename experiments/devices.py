@@ -115,9 +115,9 @@ def train(program: Any, data: tuple[Any, Any], devices: int, in_flight: int, pol
     done = study.run(program.manifest, where, Program(program.manifest).options(settings(in_flight, policy, seed, a)), *data)
     layers = done.summary.staleness.values()
     return Run(
-        fingerprint(devices, in_flight, policy, seed, a), devices, in_flight, policy, seed, done.summary.validation["accuracy"] or 0.0, done.report["instances_per_s"],
-        done.report["mean_utilisation"], max((x["mean"] or 0.0 for x in layers), default=0.0), max((x["max"] or 0 for x in layers), default=0),
-        done.wall_s, time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        fingerprint(devices, in_flight, policy, seed, a), devices, in_flight, policy, seed, done.summary.validation["accuracy"] or 0.0,
+        done.report["instances_per_s"], done.report["mean_utilisation"], max((x["mean"] or 0.0 for x in layers), default=0.0),
+        max((x["max"] or 0 for x in layers), default=0), done.wall_s, time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
     )  # fmt: skip
 
 
@@ -165,8 +165,8 @@ def table(runs: Sequence[Run], a: argparse.Namespace) -> tuple[list[list[str]], 
         base = base or rate
         busy, stale = statistics.mean(r.busy for r in mine), statistics.mean(r.mean for r in mine)
         points.append({
-            "devices": devices, "each": in_flight // devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies), "low": min(accuracies),
-            "high": max(accuracies), "staleness": stale,
+            "devices": devices, "each": in_flight // devices, "policy": policy, "rate": rate, "accuracy": statistics.median(accuracies),
+            "low": min(accuracies), "high": max(accuracies), "staleness": stale,
         })  # fmt: skip
         body.append([
             str(devices), number(in_flight), "any" if devices == 1 else policy, number(rate), f"{rate / base:.2f}x", f"{100 * busy:.0f} %",

@@ -87,6 +87,11 @@ TASKS = (
         "mnist", "MNIST perceptron, 98 % of the test images", "mnist_mlp", "mnist", "accuracy", 0.98, 40,
         settings={"max_active_keys": 2, "optimizer": "adam", "learning_rate": 0.0005},
     ),
+    Task(
+        "mnist_2", "MNIST perceptron, two copies of all layers", "mnist_mlp", "mnist", "accuracy", 0.98, 40, overrides={"copies": 2},
+        settings={"max_active_keys": 4, "group": 50, "optimizer": "adam", "learning_rate": 0.0005}, alone={"min_update_frequency": 50},
+        same_network="mnist",
+    ),
     Task("list_reduction", "List reduction, 97 %", **LISTS),
     Task(
         "list_reduction_2", "List reduction, two copies of the recurrent layer", overrides={"copies": 2}, alone=of_layers(50, "embed", "step"),

@@ -64,7 +64,7 @@ class _Rooms:
     counters: int
     numbers: list[int]
     lists: dict[int, int]
-    histograms: dict[str, int]
+    histograms: int
     marks: dict[str, int]
     buffers: list[tuple[int, int]]
     rings: list[int]
@@ -92,7 +92,7 @@ class Binding(Footprint):
         self.live = 2 * self._live_messages()
         rooms = self._rooms()
         self._check_memory(rooms.size)
-        self.histograms = rooms.histograms
+        self._histograms = rooms.histograms
         self.I = self._integers(rooms)
         self.D = self._doubles(self.I)
 
@@ -102,6 +102,13 @@ class Binding(Footprint):
         self.I[self.I[H.LOAD0] : self.I[H.LOAD0] + self.copies] = 0
         for word, largest in ((H.VALUES0, self.values_largest), (H.COUNTS0, self.counts_largest)):
             clear_pool(self.I, int(self.I[word]), largest)
+
+    @property
+    def staleness(self) -> Ints:
+        """How many gradients were how many updates late, by layer of the plan: int64 [layers, STALENESS_BINS], a view."""
+        count = len(self.plan.layers)
+        bins: Ints = self.I[self._histograms : self._histograms + count * STALENESS_BINS].reshape(count, STALENESS_BINS)
+        return bins
 
     def in_flight(self, admitted: Ints) -> InFlight:
         """Return what the last pass measured; `admitted` are the instances that entered."""
@@ -143,7 +150,7 @@ class Binding(Footprint):
         """Where a worker may share products with another thread."""
         numbers = [table.room(len(f.numbers)) for f in self.program.functions]
         lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
-        histograms = {name: table.room(STALENESS_BINS) for name in self.plan.layers}
+        histograms = table.room(len(self.plan.layers) * STALENESS_BINS)
         marks = {name: table.room(2 + 2 * m.rows) if m.sparse else 0 for name, m in self.layers.items()}
         tokens = {s.id: _power_of_two(self.extents.shapes.most_of(self.domain[s.id], self.slots)) for s in self.plan.segments}
         sizes = [8 if self.program.alone and q & 1 and q > 1 else tokens[q // 2] for q in range(queues)]
@@ -232,7 +239,7 @@ class Binding(Footprint):
             I[record + L.MOMENT1], I[record + L.MOMENT2] = m.moment1, m.moment2
             I[record + L.HALF] = m.half
             I[record + L.STASH], I[record + L.STASH_DEPTH] = m.stash, m.stash_depth
-            I[record + L.HISTOGRAM] = rooms.histograms[name]
+            I[record + L.HISTOGRAM] = rooms.histograms + k * STALENESS_BINS
             I[record + L.MARKS], I[record + L.COLS] = rooms.marks[name], m.cols
             I[record + L.COUNTER] = self.layer_counter.get(name, -1)
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program, generate
-from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, STALENESS_BINS, H, L, P, Q, T
+from ampc.codegen.layout import CORRECTED, FOLD, HYPER, LAYER, H, L, P, Q, T
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import error
 from ampc.ir.copies import names_of
@@ -355,20 +355,14 @@ class Engine:
                 self._F[m.stash : m.stash + m.size] = self._F[m.param : m.param + m.size]
             if m.half:
                 self._F.view(np.uint16)[m.half : m.half + m.size] = rounded(self._F[m.param : m.param + m.size])
-        # One assignment a column: a pass over a few instances takes no longer than this would number by number.
         count = len(self.plan.layers)
         records = I[I[H.LAYER0] : I[H.LAYER0] + count * LAYER].reshape(count, LAYER)
         hypers = D[I[H.HYPER0] : I[H.HYPER0] + count * HYPER].reshape(count, HYPER)
-        values = [self.settings(name) for name in self.plan.layers]
         records[:, L.VERSION] = records[:, L.UPDATES] = 0
         records[:, L.STEP] = [self._steps[name] for name in self.plan.layers]
-        records[:, L.OPTIMIZER] = [OPTIMIZERS.index(v["optimizer"]) for v in values]
-        hypers[:] = 0
-        for column, setting in _HYPERS.items():
-            hypers[:, column] = [v[setting] for v in values]
+        records[:, L.OPTIMIZER], hypers[:] = self._settings_of_layers
         hypers[:, P.RATE] *= self._factor
-        for histogram in b.histograms.values():
-            I[histogram : histogram + STALENESS_BINS] = 0
+        b.staleness[:] = 0
 
     def firings(self) -> list[tuple[str, int, int]]:
         """Of the last pass: (what, firings, tokens) of each queue; tokens by firings is how well the queue batched."""
@@ -381,6 +375,15 @@ class Engine:
                 control = b.I[H.QUEUE0] + q * QUEUE
                 out.append((f"{s.id} {direction} {s.title}", int(b.I[control + Q.FIRED]), int(b.I[control + Q.TAKEN])))
         return out
+
+    @functools.cached_property
+    def _settings_of_layers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """By layer of the plan: the number of its optimizer, int64 [layers], and its settings, float64 [layers, HYPER]."""
+        values = [self.settings(name) for name in self.plan.layers]
+        hypers = np.zeros((len(values), HYPER))
+        for column, setting in _HYPERS.items():
+            hypers[:, column] = [v[setting] for v in values]
+        return np.array([OPTIMIZERS.index(v["optimizer"]) for v in values], np.int64), hypers
 
     def settings(self, layer: str) -> dict[str, Any]:
         """A layer's settings: its own (a copy's and a part's those of the layer in the source too) where it has some, else the run's."""

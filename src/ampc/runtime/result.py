@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from ampc.codegen.layout import LAYER, STALENESS_BINS, H, L
+from ampc.codegen.layout import LAYER, H, L
 from ampc.ir.nodes import Metric, Output
 from ampc.ir.ops import metric_value
 from ampc.runtime.binding import Binding
 from ampc.runtime.events import Array, EpochResult
 from ampc.runtime.footprint import Ints
 
-FRESH = 16
-"""Bins of a staleness histogram that are looked at first: most gradients are less stale."""
 UNWRITTEN = np.uint32(0x7FC0DEAD)
 """Bits (of a NaN) that no operation gives: an output's row that no message wrote."""
 
@@ -43,7 +40,7 @@ def result_of(b: Binding, O: Array, places: dict[int, tuple[int, int]], order: I
         loss=float(sums[0] / done) if done else 0.0,
         metrics=metrics,
         updates=dict(zip(layers, layer_records(b)[:, L.UPDATES].tolist(), strict=True)) if train else {},
-        staleness={name: _trimmed(I[b.histograms[name] : b.histograms[name] + STALENESS_BINS]) for name in layers} if train else {},
+        staleness=dict(zip(layers, _trimmed(b.staleness), strict=True)) if train else {},
         outputs=predicted,
         interrupted=done < total,
         instances_done=None if done == total else ran[retired].copy(),
@@ -71,11 +68,12 @@ def _by_instance(table: Array, starts: Ints, stops: Ints) -> Sequence[Array]:
     return [table[a:b] if all_of else table[a:b][written[a:b]] for a, b, all_of in zip(starts.tolist(), stops.tolist(), whole.tolist(), strict=True)]
 
 
-def _trimmed(histogram: npt.NDArray[np.int64]) -> list[int]:
-    found: list[int] = histogram[:FRESH].tolist() if not histogram[FRESH:].any() else histogram.tolist()
-    while found and not found[-1]:
-        found.pop()
-    return found
+def _trimmed(histograms: Ints) -> list[list[int]]:
+    """Return each row up to its last bin that is not empty."""
+    bins = np.arange(1, histograms.shape[1] + 1)
+    lengths = np.where(histograms > 0, bins, 0).max(axis=1, initial=0).tolist()
+    most = max(lengths, default=0)
+    return [row[:length] for row, length in zip(histograms[:, :most].tolist(), lengths, strict=True)]
 
 
 __all__ = ["UNWRITTEN", "layer_records", "result_of"]

@@ -58,7 +58,7 @@ def progress(b: Binding, seconds: float) -> Progress:
     """Return how far a pass has come after so many seconds, measured or virtual."""
     I, D = b.I, b.D
     losses = float(D[0 : I[H.HYPER0] : I[H.STATS]].sum())
-    counts = sum(I[at : at + STALENESS_BINS] for at in b.histograms.values()) if b.histograms else np.zeros(STALENESS_BINS)
+    counts = b.staleness.sum(axis=0)
     total = int(np.sum(counts))
     stale = float((counts * np.arange(STALENESS_BINS)).sum() / total) if total else None
     done = int(I[H.DONE])
