@@ -56,7 +56,7 @@ def test_masks_of_dropout_change_with_the_epoch_and_the_instance_but_not_with_th
         found = []
         for i in range(3):
             e.run(data, np.array([i]), train=True, update=False, epoch=epoch)
-            k = e._layers["a"].grad
+            k = e.layers["a"].grad
             g = e._F[k : k + 8].copy()
             e._F[k : k + 9] = 0
             found.append((g != 0).tolist())

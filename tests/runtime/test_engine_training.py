@@ -14,7 +14,8 @@ from ampc.data.dataset import Dataset
 from ampc.ir.graph import Graph
 from ampc.ir.interpret import Interpreter
 from ampc.ir.state import instance_of
-from ampc.runtime.engine import Engine, _grouped
+from ampc.runtime.engine import Engine
+from ampc.runtime.runner import grouped
 
 Array = np.ndarray[Any, Any]
 CHAINS = ["digits_mlp", "mnist_mlp"]
@@ -343,7 +344,7 @@ def test_groups_by_length_hold_equal_lengths_and_every_instance_once() -> None:
     e: Engine = engine(graph, driver="step", group=4, group_by_length=True, max_active_keys=2)
     e.bind(data)
     assert e._binding is not None
-    order, breaks = _grouped(np.random.default_rng(1).permutation(30), e._binding, e.options)
+    order, breaks = grouped(np.random.default_rng(1).permutation(30), e._binding, e.options)
     assert sorted(order.tolist()) == list(range(30)) and breaks[0] == 1
     lengths = np.diff(data.axes["token"])
     for group in np.split(order, np.flatnonzero(breaks)[1:]):

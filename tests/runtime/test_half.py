@@ -181,7 +181,7 @@ def test_kept_parameters_follow_every_update(settings: dict[str, Any], monkeypat
     data = dataset(e.graph, random_rows(e.graph, 6, seed=2))
     e.run(data, np.arange(data.n), train=True)
     halves = e._F.view(np.uint16)
-    kept = [m for m in e._layers.values() if m.half]
+    kept = [m for m in e.layers.values() if m.half]
     assert kept
     for m in kept:
         assert np.array_equal(halves[m.half : m.half + m.size], half.rounded(e._F[m.param : m.param + m.size])), m.name

@@ -15,7 +15,7 @@ import pytest
 
 from ampc.codegen.own import MARK, literal, own, shared
 from ampc.runtime import cache, compiling, kernels
-from ampc.runtime.engine import generated_for
+from ampc.runtime.runner import generated_for
 from ampc.runtime.options import EngineOptions
 from ampc.source import remember
 

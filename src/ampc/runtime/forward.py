@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from ampc.codegen.firing import Fold
 from ampc.codegen.kernels import Program
 from ampc.data.dataset import Dataset
 from ampc.diagnostics import AmpError
@@ -17,62 +16,41 @@ from ampc.ir.arms import arm_of, whole
 from ampc.ir.copies import copy_name, uncopied
 from ampc.ir.graph import Graph
 from ampc.place.assign import Placement
-from ampc.runtime.binding import Binding, LayerMemory
-from ampc.runtime.engine import Engine, generated_for, room_of
+from ampc.runtime.binding import LayerMemory
+from ampc.runtime.engine import Engine
 from ampc.runtime.options import EngineOptions
+from ampc.runtime.runner import Runner, generated_for
 
 TOO_MANY = frozenset({"AMP731", "AMP733"})
 """Codes of more instances in flight than there is room for."""
 
 
-class ForwardEngine(Engine):
+class ForwardEngine(Runner):
     """Runs the program of an engine forward, in the memory of that engine. Copies of a layer count as one: the first has the parameters.
 
     Each worker has `max_active_keys` instances in flight, where there is room for so many; if not, all together.
     """
 
-    def __init__(self, of: Engine) -> None:  # that of Engine makes parameters, which are here already
-        self.options = forward_options(of.options)
+    def __init__(self, of: Engine) -> None:
         started = time.perf_counter()
-        self.graph, device_of, self.program = generated_alone(of.graph, of.options)
+        graph, device_of, program = generated_alone(of.graph, of.options)
+        layers = {name: dataclasses.replace(_memory_of(of, name), name=name, stash=0, stash_depth=0) for name in program.plan.layers}
+        owner_of = {s.id: device_of.get(s.nodes[0].id, 0) for s in program.plan.segments}
+        super().__init__(graph, forward_options(of.options), program, owner_of, layers, of.memory, of.persistent, of.devices)
         self.compile_seconds = time.perf_counter() - started
-        self.plan = self.program.plan
-        self.blas, self.devices = of.blas, of.devices
-        self._owner_of = {s.id: device_of.get(s.nodes[0].id, 0) for s in self.plan.segments}
-        self._memory = of._memory
-        self._layers = {name: dataclasses.replace(_memory_of(of, name), name=name, stash=0, stash_depth=0) for name in self.plan.layers}
-        self._persistent = of._persistent
-        self._folds: list[tuple[Fold, int]] = []
-        for fold in self.program.folds:
-            self._folds.append((fold, self._persistent))
-            self._persistent += 2 * room_of(fold.rows * fold.cols)
-        self._copies = []
-        self._steps = dict.fromkeys(self._layers, 0)
-        self._bindings: list[Binding] = []
-        self._binding: Binding | None = None
-        self._factor = 1.0
-        self.trace = None
-        self.traced = self.plan
-        self._ran = self
-        self._unused = {}
 
-    def bind(self, dataset: Dataset, train: bool = False) -> None:
-        """As `Engine.bind`, for passes that don't train."""
+    def bind(self, dataset: Dataset) -> None:
         try:
-            super().bind(dataset, train)
+            super().bind(dataset)
         except AmpError as e:
             if self.options.workers == 1 or not {d.code for d in e.diagnostics} & TOO_MANY:
                 raise
             fewer = dataclasses.replace(self.options, max_active_keys=self.options.max_active_keys // self.options.workers)
             wanted, self.options = self.options, fewer
             try:
-                super().bind(dataset, train)
+                super().bind(dataset)
             finally:
                 self.options = wanted
-
-    @property
-    def forward(self) -> Engine:
-        return self
 
 
 def generated_alone(graph: Graph, options: EngineOptions) -> tuple[Graph, dict[int, int], Program]:
@@ -90,8 +68,8 @@ def forward_options(options: EngineOptions) -> EngineOptions:
 def _memory_of(engine: Engine, name: str) -> LayerMemory:
     """Return where the parameters of a layer, or of an arm's copy of it, lie in an engine's memory."""
     plain = uncopied(name)
-    found = engine._layers.get(plain)
-    return engine._layers[copy_name(plain, 0)] if found is None else found
+    found = engine.layers.get(plain)
+    return engine.layers[copy_name(plain, 0)] if found is None else found
 
 
 __all__ = ["ForwardEngine", "forward_options", "generated_alone"]

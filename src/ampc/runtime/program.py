@@ -280,7 +280,7 @@ class Program:
         It takes next to no time if the cache has them already. No weights are needed.
         """
         began = time.perf_counter()
-        from ampc.runtime.engine import generated_for
+        from ampc.runtime.runner import generated_for
         from ampc.runtime.forward import generated_alone
         from ampc.runtime.kernels import load
 
