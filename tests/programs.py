@@ -163,6 +163,14 @@ BODIES: dict[str, tuple[tuple[str, ...], str]] = {
         WORDS, "e = Embedding(4, 2)\nv = tanh(e(letter))\neach i in word:\n    s = sum(char, v[next])\n    loop c in reversed(char) carry s:\n        s = tanh(s + v[c] - v[next[c]])\n        output s\n    each c in char:\n"
         "        q = v[next[c]] * v[c]\n    loss squared(sum(s + max(char, q)), t[i])",
     ),
+    "losses_of_ones_own": (
+        GRAPH, "w = Linear(3, 2)\nh = tanh(w(x))\nloss value(square(h), weight = 0.5)\nloss squared(h, 0.25)\neach n in node:\n    loss value(dot(h[n], h[n]))\n    loss huber(h[n], 1)\n"
+        "metric error(h)\nmetric score(sum(node, h))\nloss binary_cross_entropy(sum(node, h), true)",
+    ),
+    "constants_that_pick": (
+        FLAT, "e = Embedding(5, 3)\nh = e(2)\nloop t in token carry h:\n    h = tanh(e(word[t]) * h + e(0) + one_hot(1, 3))\neach t in token:\n    q = e(word[t]) + e(4) * one_hot(0, 3)\n"
+        "n = e(3)\nloop while sum(n) < 1 at most 3 carry n:\n    n = n + 0.3 + square(e(1))\nloss squared(sum(h) + sum(sum(token, q)) + sum(n), y)",
+    ),
     "places_and_turns": (
         FLAT, "a = Linear(3, 3)\nh = zeros(3)\nloop t in reversed(token) carry h:\n    h = tanh(a(h * cos(0.3 * number(t))) + x[t])\n    loop i in range(3) carry h:\n        h = h + 0.1 * number(i) * number(t) * a(h)\n"
         "each t in token:\n    p = x[t] * sin(number(t)) + number(t)\ng = a(z)\nloop i while sum(g) + number(i) < 3 at most 4 carry g:\n    g = g + number(i) * 0.2\nloss squared(sum(h) + sum(sum(token, p)) + sum(g), y)",

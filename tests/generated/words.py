@@ -84,9 +84,11 @@ class Words(Writer):
                 self.put(indent, f"metric {self.pick('absolute_error', 'squared_error', 'root_mean_square_error')}({name}, {target})")
                 self.put(indent, f"loss squared({name}, sum({self.row(p, 1)}), weight = 0.3)")
             case 6:
-                self.put(indent, f"metric {self.fresh('m')} = {self.pick(f'top_k(l23({row}), {label}, k = 2)', f'binary_accuracy(l21({row}), yes)')}")
+                judged = self.pick(f"top_k(l23({row}), {label}, k = 2)", f"binary_accuracy(l21({row}), yes)", f"score({row})", f"error({row})")
+                self.put(indent, f"metric {self.fresh('m')} = {judged}")
             case _:
-                self.put(indent, f"loss squared({row}, {self.row(p, 1)}{weight})")
+                call = self.pick(f"squared({row}, {self.row(p, 1)}", f"squared({row}, 0.5", f"value(tanh({row})")
+                self.put(indent, f"loss {call}{weight})")
 
     def leaves(self, p: Place) -> list[str]:
         words, chars = p.over["word"], p.over["char"]

@@ -80,6 +80,8 @@ def losses() -> list[Example]:
     out.append(Example("binary_cross_entropy", [numbers(4, 1)], (Type("atom", 1),), None, [np.array([1, 0, -1, 1])], (flag,)))
     out.append(Example("cross_entropy", [numbers(4, 3)], (A,), None, [LABELS], (LABEL,)))
     out.append(Example("cross_entropy", [numbers(4, 3), np.array([[0], [1], [2], [0]])], (A, Type("atom", 1, True)), None))
+    for name in ("value", "score", "error"):
+        out += [Example(name, [x], (two,), None), Example(name, [numbers(0, 2)], (two,), None)]
     for name in ("absolute_error", "squared_error", "root_mean_square_error", "binary_accuracy"):
         out.append(Example(name, [x], (two,), None, [TARGETS], (TARGET,)))
     out.append(Example("accuracy", [numbers(4, 3)], (A,), None, [LABELS], (LABEL,)))
@@ -118,6 +120,8 @@ def sources() -> list[Example]:
     return [
         Example("unit", [numbers(4, 3)], (A,), Type("atom")),
         Example("fill", [UNIT], (Type(),), ROW, attrs={"cols": 3, "value": 1.5}),
+        Example("constant", [UNIT], (Type(),), Type("", 1, True), attrs={"value": 3}),
+        Example("constant", [np.zeros((4, 0))], (Type("atom"),), Type("atom", 1, True), attrs={"value": 0}),
         Example("fill", [np.zeros((4, 0))], (Type("atom"),), A, attrs={"cols": 3, "value": 0.0}),
         Example("field", [UNIT], (Type(),), Type("atom", 2), [numbers(4, 2)], (TARGET,)),
         Example("one_hot", [UNIT], (Type(),), A, [LABELS], (kind,), {"cols": 3}),

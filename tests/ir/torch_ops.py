@@ -111,6 +111,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
     "lookup": lookup,
     "layer_norm": lambda xs, f, p, a: F.layer_norm(xs[0], xs[0].shape[1:], p["gain"], p["bias"], a["eps"]),
     "cross_entropy": lambda xs, f, p, a: F.cross_entropy(*labels(f, xs), reduction="sum").reshape(1, 1),
+    "value": one(lambda x: x.sum().reshape(1, 1)),
     "squared": total(F.mse_loss),
     "absolute": total(F.l1_loss),
     "huber": total(F.huber_loss),

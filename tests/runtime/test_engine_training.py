@@ -226,6 +226,23 @@ def test_instances_count_once_for_a_layer_however_many_rows_they_send() -> None:
     assert result.updates == {"embed": math.ceil(full / 3), "step": math.ceil(full / 3), "head": 4}
 
 
+@pytest.mark.parametrize("turns", [2, 5])
+def test_gradients_of_an_instance_that_has_counted_are_applied_in_the_same_pass(turns: int) -> None:
+    """A loss in a turn of a `while` answers before the instance has fired its last: it counts whole then, and more gradients follow."""
+    graph = graph_of(
+        "model m():\n    instance:\n        y: float\n    w = Linear(1, 1, bias = false)\n    n = ones(1)\n"
+        f"    loop while n <= {turns} at most 8 carry n:\n        loss value(w(n))\n        n = n + 1\n"
+    )
+    data = dataset(graph, [{"y": 0.0}])
+    updates = set()
+    for seed in range(8):
+        e = engine(graph, seed=seed, driver="step", optimizer="sgd", learning_rate=1.0, min_update_frequency=1)
+        before = float(e.parameters["w.w"][0, 0])
+        updates.add(e.run(data, np.array([0]), train=True).updates["w"])
+        assert before - float(e.parameters["w.w"][0, 0]) == pytest.approx(turns * (turns + 1) / 2, rel=1e-5), "the sum over the turns"
+    assert updates - {1}, "in some order the layer updates itself before the last gradient has come"
+
+
 def test_staleness_counts_every_backward_firing_and_is_zero_for_one_instance_in_flight() -> None:
     graph, data = prepared("list_reduction", 12, longest=6)
     rows = int(np.diff(data.axes["token"]).sum())

@@ -349,8 +349,12 @@ def _loss(f: Backward, node: Loss) -> None:
     if not f.wants(node, 0) and not second:
         return
     x = f.operand(node, 0)
-    target = targets(f, node, x)
     weight = f"np.float32({float(node.weight)!r})"
+    if node.op == "value":
+        into, more = f.into(node, 0, x.space, view=True)
+        f.each(x.space, x.cols, {}, [(into, weight, more)])
+        return
+    target = targets(f, node, x)
     rows, size = f.space(x.space), f"{f.space(x.space)} * {x.cols}"
     if node.op == "cross_entropy":
         into, more = f.into(node, 0, x.space)

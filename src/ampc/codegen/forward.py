@@ -124,6 +124,15 @@ def _fill(f: Firing, node: NPT) -> Buffer:
     return y
 
 
+def _constant(f: Firing, node: NPT) -> Buffer:
+    kind = node.outputs[0]
+    value = node.attrs["value"]
+    assert isinstance(value, int)
+    y = f.buffer(1, kind.rows)
+    f.text.line(f"fill(F, {y.name}, {f.space(kind.rows)}, np.float32({value}))")
+    return y
+
+
 def _field(f: Firing, node: NPT) -> Buffer:
     kind = node.outputs[0]
     return f.floats(node.fields[0], kind.cols, kind.rows)
@@ -215,7 +224,8 @@ def _truth(f: Firing, node: NPT) -> Buffer:
 
 
 WRITERS: dict[str, Writer] = {
-    "identity": _same, "gate": _same, "stop_gradient": _same, "columns": _columns, "pad": _pad, "fill": _fill, "field": _field, "one_hot": _one_hot,
+    "identity": _same, "gate": _same, "stop_gradient": _same, "columns": _columns, "pad": _pad, "fill": _fill, "constant": _constant,
+    "field": _field, "one_hot": _one_hot,
     "number": _number, "gather": rows.gather, "scatter": rows.scatter, "reduce_rows": rows.reduce_rows, "softmax_rows": rows.softmax_rows,
     "expand_rows": rows.expand_rows,
     "softmax": _by_row("softmax"), "log_softmax": _by_row("log_softmax"), "max_columns": _by_row("max_columns"), "argmax": _by_row("argmax"),

@@ -113,7 +113,7 @@ RENAMED = {"max": "maximum", "min": "minimum", "pow": "power"}
 KERNELS = {
     "losses": (
         "absolute absolute_bwd accuracy binary_accuracy binary_cross_entropy binary_cross_entropy_bwd cross_entropy cross_entropy_bwd huber "
-        "huber_bwd known_labels known_values squared squared_bwd subtract subtract_product top_k"
+        "huber_bwd known_labels known_values squared squared_bwd subtract subtract_product top_k total_value"
     ).split(),
     "optimizer": "count_forward direct fold_backward fold_forward note_versions settle weights_at".split(),
     "rows": (

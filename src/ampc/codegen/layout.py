@@ -339,6 +339,8 @@ class P(IntEnum):
     CLIP_NORM = 9
     CLIP_VALUE = 10
     STALE = 11
+    LAST = 12
+    """WEIGHT at the newest update of the pass; 0 before."""
     """Running mean of the staleness of the layer's gradients, in updates."""
 
 

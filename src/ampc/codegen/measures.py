@@ -11,11 +11,15 @@ from ampc.ir.scope import chain
 
 
 LABELLED = {"cross_entropy", "accuracy", "top_k"}
+ALONE = {"value", "score", "error"}
+"""What is judged by itself, without a target."""
 EXTRA = {"huber": "delta", "top_k": "k"}
 
 
 def targets(f: Firing, node: Loss | Metric, x: Buffer) -> str:
-    """Write the loads of a loss's target; return its place: integers in I for a label, floats in F for a value."""
+    """Write the loads of a loss's target; return its place: integers in I for a label, floats in F for a value, "" for none."""
+    if node.op in ALONE:
+        return ""
     if node.op in LABELLED:
         return f.labels(node, x.space, node.fields, 1)
     if node.fields:
@@ -25,6 +29,8 @@ def targets(f: Firing, node: Loss | Metric, x: Buffer) -> str:
 
 def loss_call(f: Firing, node: Loss | Metric, x: Buffer, target: str) -> str:
     rows = f.space(x.space)
+    if node.op in ALONE:
+        return f"total_value(F, {x.name}, {rows} * {x.cols})"
     op = "squared" if node.op in ("squared_error", "root_mean_square_error") else "absolute" if node.op == "absolute_error" else node.op
     extra = ""
     if op in EXTRA:
@@ -47,7 +53,12 @@ def measure(f: Firing, node: Loss | Metric) -> None:
             f.text.line(f"blame(F, I, w, n, {x.name}, {table}, {x.cols}, {own(SEGMENT, f.segment.id)})")
         return
     k = 1 + 2 * [m.id for m in f.graph.nodes if isinstance(m, Metric)].index(node.id)
-    known = f"known_labels(I, {target}, {f.space(x.space)})" if node.op in LABELLED else f"known_values(F, {target}, {f.space(x.space)} * {x.cols})"
+    if node.op in ALONE:
+        known = f"{f.space(x.space)} * {x.cols}"
+    elif node.op in LABELLED:
+        known = f"known_labels(I, {target}, {f.space(x.space)})"
+    else:
+        known = f"known_values(F, {target}, {f.space(x.space)} * {x.cols})"
     f.text.line(f"D[{sums} + {own(SUM, k)}] += total")
     f.text.line(f"D[{sums} + {own(SUM, k + 1)}] += {known}")
 

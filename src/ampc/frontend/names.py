@@ -117,6 +117,7 @@ LOSSES: dict[str, Callable] = _table(
     _f("absolute", "x target", "|x - target| summed over the columns; the gradient at 0 is 0", _WEIGHT),
     _f("huber", "x target", "half the square of x - target within delta, a straight line beyond", Option("delta", "number", 1.0, above=0), _WEIGHT),
     _f("binary_cross_entropy", "logit target", "cross entropy of sigmoid(logit) and a flag, a 0/1 int or a float within 0 and 1", _WEIGHT),
+    _f("value", "x", "x itself, summed over the columns: a loss of your own making", _WEIGHT),
 )
 
 METRICS: dict[str, Callable] = _table(
@@ -126,6 +127,8 @@ METRICS: dict[str, Callable] = _table(
     _f("absolute_error", "x target", "mean of |x - target|"),
     _f("squared_error", "x target", "mean of (x - target) squared"),
     _f("root_mean_square_error", "x target", "root of the mean of (x - target) squared"),
+    _f("score", "x", "mean of x; the greater the better"),
+    _f("error", "x", "mean of x; the smaller the better"),
 )
 
 INITS = ("glorot", "he", "normal", "uniform", "zeros", "ones", "identity")

@@ -200,6 +200,15 @@ def _fill(operands: Sequence[Array], fields: Sequence[FieldValue], params: Param
     return np.full((operands[0].shape[0], integer(attrs, "cols")), number(attrs, "value"), operands[0].dtype)
 
 
+def _constant_rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+    want_unit("constant", types[0])
+    return (Type(types[0].rows, 1, True),)
+
+
+def _constant(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+    return np.full((operands[0].shape[0], 1), integer(attrs, "value"), np.int64)
+
+
 def _source_rows(op: str, types: Types, fields: Fields) -> str:
     """Rows of what a source makes of its field; its trigger is a single unit row."""
     want_unit(op, types[0])
@@ -293,6 +302,10 @@ SOURCES = (
     Op(
         "fill", "source", _fill_rule, _fill, no_bwd, "`value` in each of `cols` columns, a row for each unit row",
         attrs=(AttrDecl("cols", int, low=1), AttrDecl("value", float, 0.0)),
+    ),
+    Op(
+        "constant", "source", _constant_rule, _constant, no_bwd, "the integer `value`, a row for each unit row",
+        attrs=(AttrDecl("value", int, low=0, high=1 << 24),),
     ),
     Op("field", "source", _field_rule, _field, no_bwd, "a float field as a payload; NaN where it has none", fields=(1, 1)),
     Op(

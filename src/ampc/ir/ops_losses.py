@@ -73,6 +73,16 @@ def _value_rule(op: str) -> Callable[..., Types]:
     return rule
 
 
+def _alone_rule(op: str) -> Callable[..., Types]:
+    """A float value without a target."""
+
+    def rule(types: Types, fields: Fields, attrs: Attrs, params: Shapes, scope: Scope) -> Types:
+        want_float(op, types[0])
+        return ()
+
+    return rule
+
+
 # -------------------------------------------------------------------------------------------------- cross entropy
 
 
@@ -150,6 +160,15 @@ def _bce(x: Array, t: Array, attrs: Attrs) -> Array:
     return result
 
 
+def _value(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+    result: Array = operands[0].sum(keepdims=True).reshape(1, 1)
+    return result
+
+
+def _value_bwd(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs, y: Array, dy: Array) -> Grads:
+    return [np.full(operands[0].shape, dy[0, 0], dy.dtype)], {}
+
+
 LOSSES = (
     Op(
         "cross_entropy", "loss", _label_rule("cross_entropy"), _cross_entropy, _cross_entropy_bwd,
@@ -171,6 +190,7 @@ LOSSES = (
         "binary_cross_entropy", _bce, lambda x, t, a: sigmoid(x) - t, lambda x, t, a: -x,
         "cross entropy of sigmoid(x) and a target between 0 and 1, summed over columns and rows",
     ),
+    Op("value", "loss", _alone_rule("value"), _value, _value_bwd, "x itself, summed over columns and rows"),
 )
 
 # ------------------------------------------------------------------------------------------------------- metrics
@@ -208,6 +228,10 @@ def _squared_error(operands: Sequence[Array], fields: Sequence[FieldValue], para
     return _counted((operands[0] - target) ** 2, known)
 
 
+def _itself(operands: Sequence[Array], fields: Sequence[FieldValue], params: Params, attrs: Attrs) -> Array:
+    return _counted(operands[0], np.ones(operands[0].shape, bool))
+
+
 METRICS = (
     Op(
         "accuracy", "metric", _label_rule("accuracy"), _accuracy, no_bwd, "share of rows whose greatest logit is the label's",
@@ -232,6 +256,8 @@ METRICS = (
         "root_mean_square_error", "metric", _value_rule("root_mean_square_error"), _squared_error, no_bwd, "root of the mean of (x - target) squared",
         messages=(1, 2), fields=(0, 1), finish="root",
     ),
+    Op("score", "metric", _alone_rule("score"), _itself, no_bwd, "mean of x, the greater the better", better="high"),
+    Op("error", "metric", _alone_rule("error"), _itself, no_bwd, "mean of x, the smaller the better"),
 )
 
 

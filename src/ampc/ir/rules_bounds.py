@@ -21,12 +21,24 @@ def bound(graph: Graph, ref: Ref) -> int:
     while todo:
         node = graph.by_id[todo.pop()]
         if isinstance(node, NPT) and node.op not in ("gate", "identity", "expand_rows"):
-            most = max(most, graph.type_of(node.inputs[0]).cols if node.op == "argmax" else 2)
+            most = max(most, _below(graph, node))
             continue
         behind = node.inputs[:1] if isinstance(node, NPT) else node.inputs
         todo += [r[0] for r in behind if r[0] not in seen]
         seen |= {r[0] for r in behind}
     return most
+
+
+def _below(graph: Graph, node: NPT) -> int:
+    match node.op:
+        case "argmax":
+            return graph.type_of(node.inputs[0]).cols
+        case "constant":
+            value = node.attrs["value"]
+            assert isinstance(value, int)
+            return value + 1
+        case _:
+            return 2
 
 
 def beyond(graph: Graph) -> Iterator[tuple[AnyNode, str]]:

@@ -6,12 +6,12 @@ import dataclasses
 
 from ampc.diagnostics import Label, Span
 from ampc.frontend import ast
-from ampc.frontend.names import FUNCTIONS, LAYERS, LOSSES, METRICS, Callable
+from ampc.frontend.names import FUNCTIONS, LAYERS, LOSSES, METRICS, Callable, shown
 from ampc.ir.nodes import Attr, Coord, FieldRef
 from ampc.ir.scope import POSITION_FIELD, TURN_FIELD
 from ampc.lower import expressions, reductions, statements
 from ampc.lower.context import Frame, Lowering, Stop
-from ampc.lower.emit import apply_layer, expand, fill, judge, npt
+from ampc.lower.emit import apply_layer, constant_integer, expand, fill, judge, npt
 from ampc.lower.scope import ChildScope, RegionScope, localized
 from ampc.lower.values import Binding, Collected, Const, Element, FieldValue, Result, Turn, Value, shape, unknown
 
@@ -78,8 +78,18 @@ def _layer(low: Lowering, frame: Frame, e: ast.Call) -> Value:
             "AMP264", f"this is an element of `{argument.axis}`, not a value", e.args[0].span, help=f"index a field with it: `{layer}(symbol[...])`"
         )
     if isinstance(argument, Const):
-        argument = expressions.message(low, frame, argument, e.args[0].span)
+        if info.op == "lookup":
+            argument = _place_of(low, frame, argument, info.inputs, f"`{info.decl.name}` has {info.inputs} rows", e.args[0].span)
+        else:
+            argument = expressions.message(low, frame, argument, e.args[0].span)
     return apply_layer(low, frame.scope, info, layer, argument, e.span, e.args[0].span)
+
+
+def _place_of(low: Lowering, frame: Frame, constant: Const, count: int, what: str, span: Span) -> Value:
+    """Return a constant as an integer that picks one of so many rows or columns. Raises Stop."""
+    if not isinstance(constant.value, int) or not 0 <= constant.value < count:
+        raise low.fail("AMP262", f"{what}, 0 to {count - 1}, got `{shown(constant.value)}`", span)
+    return constant_integer(low, frame.scope, int(constant.value), span)
 
 
 def _member(low: Lowering, frame: Frame, e: ast.Call, layer: str, members: int, declared: Label) -> int:
@@ -200,7 +210,7 @@ def _function(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> Resu
         elif operand.what == "number":
             options[operand.name] = float(expressions.constant(low, frame, arg, what).value)
         elif operand.what == "field":
-            found = _integers(low, frame, arg, what)
+            found = _integers(low, frame, arg, what, args[1] if name == "one_hot" else None)
             fields += [found.ref] if isinstance(found, FieldValue) else []
             inputs += [found] if isinstance(found, Value) else []
         else:
@@ -249,9 +259,12 @@ def _options(low: Lowering, frame: Frame, e: ast.Call, entry: Callable) -> dict[
     return out
 
 
-def _integers(low: Lowering, frame: Frame, e: ast.Expr, what: str) -> FieldValue | Value:
-    """Return an int, flag or index field, or an integer message. Raises Stop."""
+def _integers(low: Lowering, frame: Frame, e: ast.Expr, what: str, columns: ast.Expr | None = None) -> FieldValue | Value:
+    """Return an int, flag or index field, an integer message, or a constant that picks one of so many columns. Raises Stop."""
     found = expressions.evaluate(low, frame, e)
+    if isinstance(found, Const) and columns is not None:
+        count = expressions.size(low, frame, columns, "the columns of `one_hot`")
+        return _place_of(low, frame, found, count, f"`one_hot` has {count} columns here", e.span)
     if isinstance(found, FieldValue) and found.decl.kind != "float":
         return found
     if isinstance(found, Value) and (found.type.integer or unknown(found.type)):
@@ -285,10 +298,11 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str, name: str = "")
         )
         raise low.fail("AMP257", f"no {kind} `{e.function.id}`", e.function.span, help=help)
     options = _options(low, frame, e, entry)
-    if len(e.args) != 2:
+    if len(e.args) != len(entry.operands):
+        wanted = "a prediction and a target" if len(entry.operands) == 2 else "one value"
         raise low.fail(
             "AMP270",
-            f"`{entry.name}` takes a prediction and a target, got {len(e.args)} value{'s' * (len(e.args) != 1)}",
+            f"`{entry.name}` takes {wanted}, got {len(e.args)} value{'s' * (len(e.args) != 1)}",
             e.span,
             help=f"it is written `{entry.usage}`",
         )
@@ -299,11 +313,7 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str, name: str = "")
         weight = factor
     first = _result(low, frame, e.args[0])
     prediction = expressions.message(low, frame, first, e.args[0].span)
-    target = _result(low, frame, e.args[1])
-    if isinstance(target, FieldValue) and target.decl.kind == "index":
-        target = _index_target(low, target, e.args[1].span, entry.name)
-    if not isinstance(target, FieldValue):
-        target = expressions.message(low, frame, target, e.args[1].span)
+    target = _target(low, frame, e.args[1], prediction, entry) if len(e.args) == 2 else None
     judge(low, frame, entry.op, prediction, target, e.span, options, weight, name or entry.op)
     if kind != "loss" or not isinstance(e.args[0], ast.Name) or not isinstance(first, Value):
         return None
@@ -311,6 +321,17 @@ def measure(low: Lowering, frame: Frame, e: ast.Call, kind: str, name: str = "")
     if isinstance(defined, Collected):
         defined = defined.value
     return dataclasses.replace(defined if isinstance(defined, Value) else first, name=e.args[0].id)
+
+
+def _target(low: Lowering, frame: Frame, e: ast.Expr, prediction: Value, entry: Callable) -> Value | FieldValue:
+    """Return what a prediction is judged against: a field, a value, or a constant in each of its rows and columns. Raises Stop."""
+    target = _result(low, frame, e)
+    if isinstance(target, FieldValue) and target.decl.kind == "index":
+        target = _index_target(low, target, e.span, entry.name)
+    if isinstance(target, Const) and entry.operands[1].what == "value" and not unknown(prediction.type):
+        row = fill(low, frame.scope, prediction.type.cols, float(target.value), e.span)
+        return _whole(low, frame, row, prediction.type.rows, e.span) if prediction.type.rows else row
+    return target if isinstance(target, FieldValue) else expressions.message(low, frame, target, e.span)
 
 
 def _index_target(low: Lowering, target: FieldValue, span: Span, name: str) -> FieldValue:

@@ -102,6 +102,11 @@ def fill(low: Lowering, scope: Scope, cols: int, value: float, span: Span, name:
     return npt(low, scope, "fill", [], span, attrs={"cols": cols, "value": float(value)}, name=name)
 
 
+def constant_integer(low: Lowering, scope: Scope, value: int, span: Span) -> Value:
+    """Return a constant as an integer that picks a row or a column."""
+    return npt(low, scope, "constant", [], span, attrs={"value": value})
+
+
 def expand(low: Lowering, scope: Scope, value: Value, axis: str, span: Span) -> Value:
     """Return `value` (a single row) repeated over `axis`."""
     return npt(low, scope, "expand_rows", [value], span, declared=(Type(axis, value.type.cols),))
@@ -239,16 +244,16 @@ def judge(
     frame: Frame,
     op: str,
     prediction: Value,
-    target: Value | FieldValue,
+    target: Value | FieldValue | None,
     span: Span,
     attrs: Mapping[str, Attr],
     weight: float | None,
     name: str,
 ) -> None:
-    """Add a loss (with `weight`) or a metric (`weight` None)."""
+    """Add a loss (with `weight`) or a metric (`weight` None); `target` is None where the operation takes none."""
     scope = frame.scope
     fields = (target.ref,) if isinstance(target, FieldValue) else ()
-    messages = arrive(scope, [prediction] if isinstance(target, FieldValue) else [prediction, target])
+    messages = arrive(scope, [prediction, target] if isinstance(target, Value) else [prediction])
     full = OPS[op].defaults | dict(attrs)
     if any(unknown(v.type) for v in messages):
         return
@@ -259,7 +264,7 @@ def judge(
         if isinstance(target, FieldValue):
             declared = next(f for f in low.model.fields if f.name == target.decl.name)
             labels.append(Label(declared.span, f"`{declared.name}` is declared here"))
-        else:
+        elif target is not None:
             labels.append(at(target, shape(target.type)))
         low.report("AMP263", str(problem), span, "", also=labels)
         return

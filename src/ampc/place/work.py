@@ -31,7 +31,7 @@ _FLOPS_PER_NUMBER = {
 }
 _UNLIKE = 15.0
 """The same of an element-wise operation over operands of unlike widths, which no vector instructions serve."""
-_MOVES_ONLY = frozenset({"fill", "field", "number", "one_hot", "pad", "columns", "stop_gradient", "expand_rows", "gather", "lookup"})
+_MOVES_ONLY = frozenset({"fill", "constant", "field", "number", "one_hot", "pad", "columns", "stop_gradient", "expand_rows", "gather", "lookup"})
 
 _UPDATE_FLOPS = {"sgd": 2.0, "momentum": 4.0, "adam": 14.0, "adamw": 16.0}
 """Floating-point operations a parameter at an update; element-wise."""
@@ -187,9 +187,10 @@ _BY_ROW = frozenset({
 
 _SOFTMAX = frozenset({"softmax", "log_softmax", "softmax_rows"})
 
-REMADE = frozenset(
-    {"fill", "field", "one_hot", "number", "pad", "columns", "lookup", "expand_rows", "identity", "gate", "stop_gradient", "affine", "neg", "gather"}
-)
+REMADE = frozenset({
+    "fill", "constant", "field", "one_hot", "number", "pad", "columns", "lookup", "expand_rows", "identity", "gate", "stop_gradient", "affine", "neg",
+    "gather",
+})  # fmt: skip
 """Operations whose results backward makes again rather than have them kept."""
 
 

@@ -170,6 +170,14 @@ def binary_cross_entropy_bwd(F, g, x, t, count, weight):
 
 
 @kernel(returns=types.float64)
+def total_value(F, x, count):
+    total = 0.0
+    for i in range(count):
+        total += np.float64(at(F, x + i))
+    return total
+
+
+@kernel(returns=types.float64)
 def binary_accuracy(F, x, t, count):
     hits = 0
     for i in range(count):

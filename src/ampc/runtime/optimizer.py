@@ -38,6 +38,7 @@ VERSION, PARAM, SIZE, GRAD, MOMENT1, MOMENT2, OPTIMIZER, STEP, HISTOGRAM, MARKS,
 WEIGHT, FREQUENCY, RATE, MOMENTUM, BETA1, BETA2, EPSILON, DECAY, L2, CLIP_NORM, CLIP_VALUE, STALE = (
     p.value for p in (P.WEIGHT, P.FREQUENCY, P.RATE, P.MOMENTUM, P.BETA1, P.BETA2, P.EPSILON, P.DECAY, P.L2, P.CLIP_NORM, P.CLIP_VALUE, P.STALE)
 )
+LAST = P.LAST.value
 FOLDS, FOLD0, LOG0, SEGMENTS, OWNER = H.FOLDS.value, H.FOLD0.value, H.LOG0.value, H.SEGMENTS.value, L.OWNER.value
 TABLE, FOLD_W, BIAS, GRAD_TABLE, GRAD_W, GRAD_BIAS, PRODUCT, GRAD_PRODUCT = (
     t.value for t in (T.TABLE, T.W, T.BIAS, T.GRAD_TABLE, T.GRAD_W, T.GRAD_BIAS, T.PRODUCT, T.GRAD_PRODUCT)
@@ -289,6 +290,7 @@ def update(F, I, D, layer, weight):
     if depth == CORRECTED:
         correct(F, at(I, record + STASH), at(I, record + PARAM), at(I, record + SIZE), at(D, hyper + STALE))
     put(D, hyper + WEIGHT, 0.0)
+    put(D, hyper + LAST, weight)
     put(I, record + VERSION, at(I, record + VERSION) + 1)
     put(I, record + UPDATES, at(I, record + UPDATES) + 1)
     if I[LOG0] > 0:
@@ -383,12 +385,32 @@ def adam(F, D, hyper, w, g, m, v, step, size, scale, rate, decay):
         put(F, g + i, F0)
 
 
+@kernel(returns=types.int64)
+def holds(F, I, layer):
+    """Say whether a layer's accumulator holds any gradient."""
+    record = I[LAYER0] + layer * LAYER
+    marks = at(I, record + MARKS)
+    if marks > 0:
+        return at(I, marks)
+    g = at(I, record + GRAD)
+    for i in range(at(I, record + SIZE)):
+        if at(F, g + i) != F0:
+            return 1
+    return 0
+
+
 @kernel()
 def flush(F, I, D):
-    """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds."""
+    """The end of a pass: every layer with a part-filled accumulator updates itself with the mean over what it holds.
+
+    It may hold gradients alone, of instances that counted whole at an earlier update (see `claim`): they are divided by its weight.
+    """
     unfold(F, I, -1)
     for layer in range(I[LAYERS]):
-        weight = at(D, I[HYPER0] + layer * HYPER + WEIGHT)
+        hyper = I[HYPER0] + layer * HYPER
+        weight = at(D, hyper + WEIGHT)
+        if weight <= 0.0 and at(D, hyper + LAST) > 0.0 and holds(F, I, layer) > 0:
+            weight = at(D, hyper + LAST)
         if weight > 0.0 and I[UPDATE] == 1:
             owner = at(I, I[LAYER0] + layer * LAYER + OWNER)
             if I[LOG0] > 0:
