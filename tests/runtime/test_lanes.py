@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ampc.codegen.layout import G
+
 pytestmark = pytest.mark.compiled
 
 GUARD = 7.0
@@ -59,7 +61,7 @@ def test_products(calls: dict[str, Any], ta: int, tb: int) -> None:
         b = np.ascontiguousarray(y.T) if tb else y
         F = np.concatenate([a.ravel(), b.ravel(), z.ravel(), np.full(64, GUARD, np.float32)])
         c = a.size + b.size
-        calls["product"](F, np.zeros(16, np.int64), ta, tb, m, n, k, np.float32(alpha), 0, a.size, beta, c)
+        calls["product"](F, np.zeros(G.END, np.int64), ta, tb, m, n, k, np.float32(alpha), 0, a.size, beta, c)
         wanted = alpha * (x.astype(np.float64) @ y) + beta * z
         np.testing.assert_allclose(F[c : c + m * n].reshape(m, n), wanted, rtol=2e-5, atol=2e-5, err_msg=f"{m, n, k, alpha, beta}")
         assert np.array_equal(F[: a.size], a.ravel()) and (F[c + m * n :] == GUARD).all()

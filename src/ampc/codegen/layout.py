@@ -292,14 +292,16 @@ class G(IntEnum):
     MIRRORED = 14
     HELPER = 15
     """I: where a worker shares large products with another thread, see `B`; 0: it makes them alone."""
-    END = 16
+    PANELS = 16
+    """I: which parameters also lie in panels, see `W`; 0: none."""
+    END = 24
 
 
 class B(IntEnum):
     """Words of the place at which one thread shares its products with another. What different threads write lies on different cache lines."""
 
     OFFER = 0
-    """Products offered so far; the last one's words follow: rows, columns, inner, places and strides of A, B and C, and whether to add to C."""
+    """Products offered so far; the last one's words follow: rows, columns, inner, places and strides of A, B and C, and whether to add to C,"""
     M = 1
     N = 2
     K = 3
@@ -310,6 +312,8 @@ class B(IntEnum):
     C = 8
     LDC = 9
     MORE = 10
+    HOW = 11
+    """and what makes it: 0 the BLAS, 1 `panels.by_panels` (B and LDB are its places), 2 `panels.by_rows` (LDA is the place of the list)."""
     CLAIMED = 16
     """Products taken so far, by whoever was there first."""
     DONE = 24
@@ -321,6 +325,21 @@ class B(IntEnum):
     ARGUMENTS = 48
     """What the helper calls a BLAS with."""
     END = 64
+
+
+class W(IntEnum):
+    """Words of a matrix of weights that also lies in panels, in a table of such records behind their number and the place of a list."""
+
+    BEGIN = 0
+    """F: its first row,"""
+    END = 1
+    """and what is behind its last."""
+    COLS = 2
+    PLACE = 3
+    """F: its panels."""
+    ROWS = 4
+    FINITE = 5
+    """1: all its numbers are, so that a row of them times 0 is 0."""
 
 
 class P(IntEnum):

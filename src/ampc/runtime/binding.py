@@ -22,6 +22,7 @@ from ampc.data.memory import available_bytes
 from ampc.diagnostics import error
 from ampc.ir.nodes import Cond, Dealt, Group, Metric
 from ampc.place import usable_cores
+from ampc.runtime import packing
 from ampc.runtime.events import InFlight
 from ampc.runtime.footprint import TOKENS, Footprint, Ints, aligned
 from ampc.runtime.options import EngineOptions
@@ -147,7 +148,10 @@ class Binding(Footprint):
         head[H.WORK0] = table.room(self.work_room * (1 if self.virtual else self.workers))
         head[H.KERNEL0] = table.room(2 * queues)
         self.box = table.room(B.END) if self.program.alone else 0
-        """Where a worker may share products with another thread."""
+        """Where a worker may share products with another thread,"""
+        weights = [p.shape for name in self.plan.layers for p in self.graph.layer[name].params if p.name == "w"]
+        self.panels = table.room(packing.words(weights)) if self.program.alone else 0
+        """and where it may find which weights lie in panels."""
         numbers = [table.room(len(f.numbers)) for f in self.program.functions]
         lists = {s.id: table.room(max(1, len(s.layers))) for s in self.plan.segments}
         histograms = table.room(len(self.plan.layers) * STALENESS_BINS)

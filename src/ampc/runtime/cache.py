@@ -22,10 +22,10 @@ from ampc.diagnostics import error
 from ampc.runtime import blas
 
 SOURCES = (
-    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/by_address.py", "runtime/compiled.py", "runtime/products.py",
-    "runtime/native.py", "runtime/rows.py", "runtime/half.py", "runtime/segments.py", "runtime/losses.py", "runtime/tokens.py", "runtime/room.py",
-    "runtime/log.py", "runtime/optimizer.py", "runtime/worker.py", "runtime/single.py", "codegen/layout.py", "simulate/core.py", "simulate/tables.py",
-    "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
+    "runtime/settings.py", "runtime/lanes.py", "runtime/tiles.py", "runtime/by_address.py", "runtime/compiled.py", "runtime/packing.py",
+    "runtime/panels.py", "runtime/products.py", "runtime/native.py", "runtime/rows.py", "runtime/half.py", "runtime/segments.py", "runtime/losses.py",
+    "runtime/tokens.py", "runtime/room.py", "runtime/log.py", "runtime/optimizer.py", "runtime/worker.py", "runtime/single.py", "codegen/layout.py",
+    "simulate/core.py", "simulate/tables.py", "simulate/cost_tables.py", "simulate/cost_queues.py", "simulate/cost_layers.py",
 )  # fmt: skip
 
 

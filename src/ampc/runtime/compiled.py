@@ -238,8 +238,23 @@ def restore_denormals(typingctx, old):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+def _pointer_at(kind: Any) -> Any:
+    @intrinsic
+    def pointer_at(typingctx, words, index):  # type: ignore[no-untyped-def]
+        """The address that `words[index]` holds, as a pointer."""
+        signature = types.CPointer(kind)(words, types.intp)
+
+        def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+            return builder.inttoptr(builder.load(_element(builder, args[0], args[1])), context.get_value_type(sig.return_type))
+
+        return signature, codegen
+
+    return pointer_at
+
+floats_at, words_at, doubles_at = (_pointer_at(kind) for kind in (types.float32, types.int64, types.float64))
+
 @intrinsic
-def _float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
+def float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
     signature = types.float32(types.int32)
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
@@ -248,7 +263,7 @@ def _float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
     return signature, codegen
 
 @intrinsic
-def _bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
+def bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
     signature = types.int32(types.float32)
 
     def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
@@ -326,7 +341,7 @@ def exp(x):  # type: ignore[no-untyped-def]
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + F1
-    y = p * _float_from_bits((np.int32(k) + np.int32(127)) << np.int32(23))
+    y = p * float_from_bits((np.int32(k) + np.int32(127)) << np.int32(23))
     # Below the smallest normal number the result is 0: denormals would slow down all that is made of it. min and max drop a NaN.
     return y if x >= np.float32(-87.33) else (F0 if x == x else x)
 

@@ -20,12 +20,15 @@ if TYPE_CHECKING or JIT:
         put_halves, restore_denormals, save, set_to, signed, store_release, times, unsigned, wide_vectors,
     )  # fmt: skip
     from ampc.runtime.products import gemm
+    from ampc.runtime.tiles import WIDE
 else:
     from ampc.runtime.plain import (
         KERNELS, PROVIDER, add_rows_to, add_to, at, call_kernel, copy, ensure, enter, exp, flush_denormals, gemm, gemm_half, kernel, load,
         load_acquire, now, pause, place, plus, pointer, put, put_half, put_halves, restore_denormals, save, set_to, signed, store_release, times,
         unsigned, wide_vectors,
     )  # fmt: skip
+
+    WIDE = False
 
 @helper
 def sigmoid(x):  # type: ignore[no-untyped-def]
@@ -89,8 +92,8 @@ def power(a, b):  # type: ignore[no-untyped-def]
 
 
 __all__ = [
-    "ENTRY", "F0", "F1", "F2", "FH", "JIT", "KERNEL", "KERNELS", "PROVIDER", "add_rows_to", "add_to", "at", "call_kernel", "copy", "cos", "ensure",
-    "enter", "erf", "exp", "flush_denormals", "gemm", "gemm_half", "helper", "kernel", "load", "load_acquire", "log", "maximum", "minimum", "now",
-    "pause", "place", "plus", "pointer", "power", "put", "put_half", "put_halves", "restore_denormals", "save", "set_to", "sigmoid", "signed", "sin",
-    "softplus", "sqrt", "store_release", "tanh", "times", "unsigned", "wide_vectors",
+    "ENTRY", "F0", "F1", "F2", "FH", "JIT", "KERNEL", "KERNELS", "PROVIDER", "WIDE", "add_rows_to", "add_to", "at", "call_kernel", "copy", "cos",
+    "ensure", "enter", "erf", "exp", "flush_denormals", "gemm", "gemm_half", "helper", "kernel", "load", "load_acquire", "log", "maximum", "minimum",
+    "now", "pause", "place", "plus", "pointer", "power", "put", "put_half", "put_halves", "restore_denormals", "save", "set_to", "sigmoid", "signed",
+    "sin", "softplus", "sqrt", "store_release", "tanh", "times", "unsigned", "wide_vectors",
 ]  # fmt: skip

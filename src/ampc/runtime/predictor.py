@@ -21,7 +21,7 @@ from ampc.ir.nodes import Output
 from ampc.ir.scope import declaration
 from ampc.place import usable_cores
 from ampc.place.assign import Placement
-from ampc.runtime import native
+from ampc.runtime import native, packing
 from ampc.runtime.assistant import Assistant
 from ampc.runtime.binding import Binding
 from ampc.runtime.engine import Engine
@@ -31,6 +31,7 @@ from ampc.runtime.forward import ForwardEngine
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.predictions import targets
 from ampc.runtime.result import UNWRITTEN
+from ampc.runtime.runner import room_of
 
 GROWTH = 1.25
 """How much longer than an instance the room for it is made, where it finds none."""
@@ -54,7 +55,8 @@ class _Refill:
         self._most = list(b.extents.most.items())
         self._axes: list[tuple[str, int, Array]] = []
         """Each axis with its most elements and the place of its two offsets, of which the first is 0."""
-        self._columns: list[tuple[str, Array]] = []
+        self._columns: list[tuple[str, Array, bool]] = []
+        """Each field with its place, and whether its values are in one dimension."""
         self._copies: list[tuple[Array, Callable[[Dataset], Array]]] = []
         self._lists: list[tuple[int, str, str, int, int]] = []
         """Place of an index field's values, the axes on which they stand and that they name, places of the starts and of the list."""
@@ -72,7 +74,7 @@ class _Refill:
                 case "field" if name in b.data.columns and name in unread:
                     pass  # for losses and metrics alone, which a predictor does without
                 case "field" if name in b.data.columns:
-                    self._columns.append((name, target))
+                    self._columns.append((name, target, b.data.columns[name].ndim == 1))
                 case "field":
                     self._copies.append((target, lambda data, name=name: b.extents.column(name)))  # type: ignore[misc]
                 case "inverse_starts":
@@ -84,20 +86,20 @@ class _Refill:
         self._invert, self._place = native.enter("invert"), native.place(b.XI)
 
     def __call__(self, data: Dataset) -> bool:
-        """Return whether the instance found room; if not, nothing has happened."""
+        """Return whether the instance found room; if not, there has to be a binding with more."""
         axes, columns, b = data.axes, data.columns, self._b
-        for name, most, _ in self._axes:
-            if axes[name][1] > most:
+        for name, most, target in self._axes:
+            n = axes[name].item(1)
+            if n > most:
                 return False
+            target[1] = n
         for name, most in self._most:
             if np.diff(data.inner[name]).max(initial=0) > most:
                 return False
         b.data = b.extents.data = data
-        for name, _, target in self._axes:
-            target[1] = axes[name][1]
-        for name, target in self._columns:
+        for name, target, flat in self._columns:
             values = columns[name]
-            target[: values.size] = values if values.ndim == 1 else values.reshape(-1)
+            target[: values.size] = values if flat else values.reshape(-1)
         for target, column in self._copies:
             values = column(data)
             target[: values.size] = values if values.ndim == 1 else values.reshape(-1)
@@ -127,20 +129,34 @@ class SingleEngine(ForwardEngine):
         self._O = np.zeros(1, np.float32)
         self._bits = self._O.view(np.uint32)
         self._arguments: tuple[Any, ...] = ()
+        """Of `single.answer`; as machine code reads them, and the place of that."""
+        self._words, self._call = np.zeros(8, np.int64), 0
         self._refill: _Refill | None = None
         weights = [p.shape for x in graph.layers for p in x.params if p.name == "w"]
         self._shares = options.workers > 1 and native.JIT and usable_cores() > 1 and any(k * n >= LARGE for k, n in weights)
         self._assistant: Assistant | None = None
-        self._answer = native.enter("answer")
+        self._packed = self._lay_out_panels()
+        self._answer = native.enter("answer_at" if native.JIT else "answer")
+
+    def _lay_out_panels(self) -> list[packing.Packed]:
+        """Find room for the panels of weights, where there are kernels for them."""
+        packed = []
+        if native.JIT and native.WIDE and self.options.precision == "fp32":
+            for name, m in self.layers.items():
+                for p in self.graph.layer[name].params:
+                    if p.name == "w" and p.shape[1] >= packing.LEAST_COLUMNS:
+                        rows, cols = p.shape
+                        packed.append(packing.Packed(m.param + m.offsets["w"], rows, cols, self.persistent))
+                        self.persistent += room_of(packing.room(rows, cols))
+        return packed
 
     def one(self, data: Dataset) -> dict[str, Array]:
         """Return for each output float32 [rows, columns] of the one instance in `data`."""
         if self._refill is None or not self._refill(data):
             self._make_room(data)
-        self._bits.fill(UNWRITTEN)
         if self._assistant is not None:
             self._assistant.wake()
-        wrong = self._answer(*self._arguments) if native.JIT else self._plainly()
+        wrong = self._answer(self._call) if native.JIT else self._plainly()
         if wrong:
             self._refill = None
             raise error("AMP799", f"internal fault {wrong} of the engine", help="please report it, with the model", exit_code=70)
@@ -152,6 +168,7 @@ class SingleEngine(ForwardEngine):
         return found
 
     def _plainly(self) -> int:
+        self._bits.fill(UNWRITTEN)
         with np.errstate(all="ignore"):
             return int(self._answer(*self._arguments))
 
@@ -193,11 +210,18 @@ class SingleEngine(ForwardEngine):
                 if ("out", node.id) in self.program.cells:
                     b.I[self.program.cells["out", node.id]] = start
         self._arguments = (*(native.place(memory) for memory in (self._F, b.I, b.D, b.XF, b.XI, self._O)), 0)
+        if native.JIT:
+            self._words[:] = (*self._arguments, self._O.size)
+            self._call = native.place(self._words)
+        words = b.I[H.WORK0] + 4 * TOKENS
+        if self._packed:
+            packing.write(self._F, b.I, b.panels, self._packed)
+            b.I[words + G.PANELS] = b.panels
         if self._shares:
             if self._assistant is not None:
                 self._assistant.leave()
             self._assistant = Assistant(self._F, b.I, b.box)
-            b.I[b.I[H.WORK0] + 4 * TOKENS + G.HELPER] = b.box
+            b.I[words + G.HELPER] = b.box
         self._refill = _Refill(b)
         fits = self._refill(data)
         assert fits

@@ -31,12 +31,23 @@ def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.call(f, [a, b, c])
 
 
-def _tile(rows: int, vectors: int) -> Any:
-    """A kernel for `rows` rows and 16 * `vectors` columns of a result; one of a single vector may have fewer columns."""
+def _ask_for(builder: Any, pointer: Any) -> None:
+    """Have the cache line at an address fetched."""
+    flags = [ir.Constant(ir.IntType(32), x) for x in (0, 3, 1)]  # to read, into all caches, data
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *(x.type for x in flags)])
+    f = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    builder.call(f, [builder.bitcast(pointer, cgutils.voidptr_t), *flags])
+
+
+def tile(rows: int, vectors: int, ahead: int = 0) -> Any:
+    """A kernel for `rows` rows and 16 * `vectors` columns of a result; one of a single vector may have fewer columns.
+
+    ahead: the other factor is padded to whole vectors, of which the result's last may have fewer columns, and its row so many ahead is asked for.
+    """
 
     @intrinsic
-    def tile(typingctx, F, y, ldy, a, row, inner, w, ldw, k, count, alpha, more):
-        """y[r, j] = (y[r, j] if more) + alpha * sum over p < k of F[a + r * row + p * inner] * F[w + p * ldw + j], for j < count"""
+    def kernel(typingctx, F, y, ldy, a, row, inner, w, ldw, k, count, alpha, more):
+        """y[r, j] = (y[r, j] if more) + alpha * sum over p < k of F[a + r * row + p * inner] * F[w + p * ldw + j]; `count`: of the last vector"""
         word = types.intp
         signature = types.void(F, *[word] * 9, types.float32, word)
 
@@ -44,9 +55,9 @@ def _tile(rows: int, vectors: int) -> Any:
             F, y, ldy, a, row, inner, w, ldw, k, count, alpha, more = args
             kind = y.type
             zero = ir.Constant(_float16, [0.0] * LANES)
-            mask = None if vectors > 1 else _mask(builder, count)
+            masks = [None] * (vectors - 1) + [_mask(builder, count) if ahead or vectors == 1 else None]
 
-            def load(at: Any) -> Any:
+            def load(at: Any, mask: Any) -> Any:
                 pointer = _vector_pointer(builder, F, at)
                 return builder.load(pointer, align=4) if mask is None else _load(builder, pointer, mask)
 
@@ -60,7 +71,10 @@ def _tile(rows: int, vectors: int) -> Any:
             starts = [shifted(a, r, row) for r in range(rows)]
             with cgutils.for_range(builder, k, intp=kind) as loop:
                 base = builder.add(w, builder.mul(loop.index, ldw))
-                columns = [load(builder.add(base, ir.Constant(kind, LANES * v))) for v in range(vectors)]
+                columns = [load(builder.add(base, ir.Constant(kind, LANES * v)), None if ahead else masks[v]) for v in range(vectors)]
+                for v in range(vectors if ahead else 0):
+                    later = builder.add(base, builder.mul(ldw, ir.Constant(kind, ahead)))
+                    _ask_for(builder, builder.gep(F, [builder.add(later, ir.Constant(kind, LANES * v))]))
                 step = builder.mul(loop.index, inner)
                 for r in range(rows):
                     factor = _splat(builder, builder.load(builder.gep(F, [builder.add(starts[r], step)], inbounds=True)))
@@ -69,7 +83,7 @@ def _tile(rows: int, vectors: int) -> Any:
             scale = _splat(builder, alpha)
             places = [[builder.add(shifted(y, r, ldy), ir.Constant(kind, LANES * v)) for v in range(vectors)] for r in range(rows)]
 
-            def put(at: Any, value: Any) -> None:
+            def put(at: Any, value: Any, mask: Any) -> None:
                 pointer = _vector_pointer(builder, F, at)
                 if mask is None:
                     builder.store(value, pointer, align=4)
@@ -80,20 +94,20 @@ def _tile(rows: int, vectors: int) -> Any:
                 with old:
                     for r in range(rows):
                         for v in range(vectors):
-                            put(places[r][v], _fma(builder, scale, builder.load(sums[r][v]), load(places[r][v])))
+                            put(places[r][v], _fma(builder, scale, builder.load(sums[r][v]), load(places[r][v], masks[v])), masks[v])
                 with new:
                     for r in range(rows):
                         for v in range(vectors):
-                            put(places[r][v], builder.fmul(scale, builder.load(sums[r][v])))
+                            put(places[r][v], builder.fmul(scale, builder.load(sums[r][v])), masks[v])
             return context.get_dummy_value()
 
         return signature, codegen
 
-    return tile
+    return kernel
 
 
-_wide8, _wide4, _wide2, _wide1 = (_tile(r, VECTORS) for r in (8, 4, 2, 1))
-_slim8, _slim4, _slim2, _slim1 = (_tile(r, 1) for r in (8, 4, 2, 1))
+_wide8, _wide4, _wide2, _wide1 = (tile(r, VECTORS) for r in (8, 4, 2, 1))
+_slim8, _slim4, _slim2, _slim1 = (tile(r, 1) for r in (8, 4, 2, 1))
 
 
 def product_by_tiles(F, m, n, k, alpha, a, row, inner, b, ldb, more, c, ldc):
@@ -129,4 +143,4 @@ def product_by_tiles(F, m, n, k, alpha, a, row, inner, b, ldb, more, c, ldc):
         j += LANES
 
 
-__all__ = ["WIDE", "product_by_tiles"]
+__all__ = ["TILE", "WIDE", "product_by_tiles", "tile"]
