@@ -9,7 +9,7 @@ BASE   ?= HEAD~1
 SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-torch test-long lint bench bench-quick bench-compare experiments golden clean
+.PHONY: help setup demo test test-torch test-mkl test-long lint bench bench-quick bench-compare experiments golden clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test: $(VENV)/.stamp ## run the tests
 test-torch: $(VENV)/.stamp ## run the tests that compare with PyTorch (installs it)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS),torch]'
 	$(BIN)/python -m pytest -q -m torch
+
+test-mkl: .venv-bench/.stamp ## run the compiled tests with MKL, products of bf16 among them (installs it)
+	.venv-bench/bin/python -m pytest -q -m 'compiled and not torch and not long'
 
 test-long: $(VENV)/.stamp ## run the tests that take minutes
 	$(BIN)/python -m pytest -q -m 'long and not compiled'

@@ -273,7 +273,7 @@ def check_products(m: int, k: int, n: int) -> None:
     def layer(F: Any, words: Any, at: Any, m: int, k: int, n: int) -> None:
         f, i = pointer(F), pointer(words)
         linear_half(f, i, 0, at[4], at[1], at[0], at[3], m, k, n)
-        linear_dx_half(f, i, 0, at[5], at[2], at[0], -1, 0, k, m, k, n, 0)
+        linear_dx_half(f, i, 0, at[5], at[2], at[0], m, k, n, 0)
         linear_dw_half(f, i, 0, at[6], at[7], at[1], at[2], m, k, n)
 
     rng = np.random.default_rng(m)

@@ -153,3 +153,22 @@ def test_what_is_damaged_or_cannot_be_written_is_compiled_again(monkeypatch: pyt
     third = Made(function, FIRING)
     assert not third.kept
     assert ran(third) == 7
+
+
+@pytest.mark.compiled
+def test_no_kernel_calls_itself() -> None:
+    """Kernels are made callees first; a function of a BLAS under the name of a kernel would be taken for it."""
+    from ampc.runtime.by_address import KERNELS, called
+
+    done: set[str] = set()
+
+    def visit(name: str, callers: tuple[str, ...]) -> None:
+        assert name not in callers, " calls ".join((*callers, name))
+        if name not in done:
+            for other in called(KERNELS[name].function):
+                visit(other, (*callers, name))
+            done.add(name)
+
+    for name in KERNELS:
+        visit(name, ())
+    assert {"gemm", "gemm_half", "turns"} <= done

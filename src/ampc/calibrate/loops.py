@@ -90,7 +90,7 @@ def _products_half(F, G, rows, k, n, repeats):
 @functools.cache
 def products_half() -> Callable[..., None]:
     """Return the compiled loop. Only where `blas.half_lacks` finds nothing: the products' address is MKL's."""
-    ensure(("gemm_half", "to_half"))
+    ensure("gemm_half", "to_half")
     found: Callable[..., None] = _compiled(_F, _I, _n, _n, _n, _n)(_products_half)
     return found
 

@@ -24,12 +24,15 @@ from ampc.runtime.settings import F0, F1, FH, helper
 llvm.initialize_native_asmparser()
 llvm.set_option("ampc", "-runtime-memory-check-threshold=128")
 
+# Names of the libraries' functions: those that begin with "ampc_" are kernels (`by_address.kernel`).
 PROVIDER, _address = blas.choose()
-llvm.add_symbol("ampc_sgemm", _address)
+llvm.add_symbol("blas_sgemm", _address)
 _vp, _i4, _f4 = types.voidptr, types.int32, types.float32
-_gemm_half = types.ExternalFunction("ampc_gemm_half", types.void(*[_i4] * 6, _f4, _vp, _i4, _vp, _i4, _f4, _vp, _i4))
+_gemm_half = types.ExternalFunction("blas_gemm_bf16", types.void(*[_i4] * 6, _f4, _vp, _i4, _vp, _i4, _f4, _vp, _i4))
 if (_half := blas.half_address()) is not None:
-    llvm.add_symbol("ampc_gemm_half", _half)
+    llvm.add_symbol("blas_gemm_bf16", _half)
+
+
 _sched_yield = types.ExternalFunction("sched_yield", types.int32())
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, _vp))
@@ -37,8 +40,10 @@ FEW = 4 * lanes.LANES
 """Floats up to which a copy is written out."""
 _MONOTONIC = np.int32(time.CLOCK_MONOTONIC)
 
+
 def _element(builder: Any, base: Any, index: Any) -> Any:
     return builder.gep(base, [index], inbounds=True)
+
 
 @intrinsic
 def pointer(typingctx, array):  # type: ignore[no-untyped-def]
@@ -49,6 +54,7 @@ def pointer(typingctx, array):  # type: ignore[no-untyped-def]
         return context.make_array(sig.args[0])(context, builder, args[0]).data
 
     return signature, codegen
+
 
 @intrinsic
 def wide_vectors(typingctx):  # type: ignore[no-untyped-def]
@@ -61,6 +67,7 @@ def wide_vectors(typingctx):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @intrinsic
 def at(typingctx, array, index):  # type: ignore[no-untyped-def]
     """`array[index]` without wrap-around, so that LLVM sees an affine address."""
@@ -70,6 +77,7 @@ def at(typingctx, array, index):  # type: ignore[no-untyped-def]
         return builder.load(_element(builder, args[0], args[1]))
 
     return signature, codegen
+
 
 @intrinsic
 def put(typingctx, array, index, value):  # type: ignore[no-untyped-def]
@@ -81,6 +89,7 @@ def put(typingctx, array, index, value):  # type: ignore[no-untyped-def]
         return context.get_dummy_value()
 
     return signature, codegen
+
 
 def _apart(module: Any, instruction: Any, number: int) -> None:
     """Tell LLVM that an access touches nothing that accesses of other numbers in the same 32 touch, so that it need not test for overlap."""
@@ -96,6 +105,7 @@ def _apart(module: Any, instruction: Any, number: int) -> None:
     instruction.set_metadata("alias.scope", own)
     instruction.set_metadata("noalias", others)
 
+
 @intrinsic(prefer_literal=True)
 def load(typingctx, array, index, number):  # type: ignore[no-untyped-def]
     """`array[index]`, of a piece of memory that the loop knows by a constant `number`: see `_apart`."""
@@ -108,6 +118,7 @@ def load(typingctx, array, index, number):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @intrinsic(prefer_literal=True)
 def save(typingctx, array, index, value, number):  # type: ignore[no-untyped-def]
     """`array[index] = value`, of a piece of memory that the loop knows by a constant `number`: see `_apart`."""
@@ -119,6 +130,7 @@ def save(typingctx, array, index, value, number):  # type: ignore[no-untyped-def
 
     return signature, codegen
 
+
 @intrinsic
 def load_acquire(typingctx, array, index):  # type: ignore[no-untyped-def]
     """Atomic load of int64 `array[index]` with acquire order."""
@@ -128,6 +140,7 @@ def load_acquire(typingctx, array, index):  # type: ignore[no-untyped-def]
         return builder.load_atomic(_element(builder, args[0], args[1]), "acquire", 8, typ=ir.IntType(64))
 
     return signature, codegen
+
 
 @intrinsic
 def swap_if(typingctx, array, index, old, new):  # type: ignore[no-untyped-def]
@@ -140,6 +153,7 @@ def swap_if(typingctx, array, index, old, new):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @intrinsic
 def store_release(typingctx, array, index, value):  # type: ignore[no-untyped-def]
     """Atomic store of an int64 to `array[index]` with release order."""
@@ -150,6 +164,7 @@ def store_release(typingctx, array, index, value):  # type: ignore[no-untyped-de
         return context.get_dummy_value()
 
     return signature, codegen
+
 
 @intrinsic
 def copy(typingctx, target, to, source, start, count):  # type: ignore[no-untyped-def]
@@ -171,6 +186,7 @@ def copy(typingctx, target, to, source, start, count):  # type: ignore[no-untype
 
     return signature, codegen
 
+
 @intrinsic
 def address(typingctx, array, index):  # type: ignore[no-untyped-def]
     """The address of `array[index]`."""
@@ -181,6 +197,7 @@ def address(typingctx, array, index):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 def _denormals(builder: Any, module: Any) -> tuple[str, str, Any, int] | None:
     """How to read and write the processor's floating-point control word, and its bits for flushing denormals; None if unknown."""
     machine = platform.machine().lower()
@@ -189,6 +206,7 @@ def _denormals(builder: Any, module: Any) -> tuple[str, str, Any, int] | None:
     if machine in ("aarch64", "arm64"):
         return "llvm.aarch64.get.fpcr", "llvm.aarch64.set.fpcr", ir.IntType(64), 1 << 24
     return None
+
 
 @intrinsic
 def flush_denormals(typingctx):  # type: ignore[no-untyped-def]
@@ -217,6 +235,7 @@ def flush_denormals(typingctx):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @intrinsic
 def restore_denormals(typingctx, old):  # type: ignore[no-untyped-def]
     """Give this thread the control word back that `flush_denormals` returned."""
@@ -238,6 +257,7 @@ def restore_denormals(typingctx, old):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 def _pointer_at(kind: Any) -> Any:
     @intrinsic
     def pointer_at(typingctx, words, index):  # type: ignore[no-untyped-def]
@@ -251,7 +271,9 @@ def _pointer_at(kind: Any) -> Any:
 
     return pointer_at
 
+
 floats_at, words_at, doubles_at = (_pointer_at(kind) for kind in (types.float32, types.int64, types.float64))
+
 
 @intrinsic
 def float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
@@ -262,6 +284,7 @@ def float_from_bits(typingctx, bits):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @intrinsic
 def bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
     signature = types.int32(types.float32)
@@ -270,6 +293,7 @@ def bits_from_float(typingctx, value):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.IntType(32))
 
     return signature, codegen
+
 
 def _as_half(builder: Any, values: Any) -> Any:
     """Vector of float32 -> vector of bf16 as 16-bit words: to the nearest, ties to even; a NaN stays one, what is below the normal numbers is 0."""
@@ -288,6 +312,7 @@ def _as_half(builder: Any, values: Any) -> Any:
     near = builder.select(builder.icmp_unsigned("<", size, all_of(0x00800000)), builder.and_(upper, all_of(0x8000)), near)
     return builder.trunc(near, shorts)
 
+
 def _put_half(count: int) -> Any:
     @intrinsic
     def put(typingctx, array, to, start):  # type: ignore[no-untyped-def]
@@ -304,8 +329,10 @@ def _put_half(count: int) -> Any:
 
     return put
 
+
 put_half, put_halves = _put_half(1), _put_half(16)
 """(F, to, start): store the float32 (the 16) at F[start] as bf16 at 16-bit word `to` of F, rounded as `_as_half` says."""
+
 
 @intrinsic
 def half_address(typingctx, array, index):  # type: ignore[no-untyped-def]
@@ -317,6 +344,7 @@ def half_address(typingctx, array, index):  # type: ignore[no-untyped-def]
 
     return signature, codegen
 
+
 @kernel(floats="alpha beta")
 def gemm_half(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
     """C = alpha op(A) op(B) + beta C, row-major; C in `F` at offset c, A and B bf16 at 16-bit words a, b; op transposes where ta, tb are 1.
@@ -327,6 +355,7 @@ def gemm_half(F, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type:
         np.int32(101), np.int32(112 if ta else 111), np.int32(112 if tb else 111), np.int32(m), np.int32(n), np.int32(k), alpha,
         half_address(F, a), np.int32(lda), half_address(F, b), np.int32(ldb), beta, address(F, c), np.int32(ldc),
     )  # fmt: skip
+
 
 @helper
 def exp(x):  # type: ignore[no-untyped-def]
@@ -345,23 +374,28 @@ def exp(x):  # type: ignore[no-untyped-def]
     # Below the smallest normal number the result is 0: denormals would slow down all that is made of it. min and max drop a NaN.
     return y if x >= np.float32(-87.33) else (F0 if x == x else x)
 
+
 @helper
 def times(a, b):  # type: ignore[no-untyped-def]
     """a * b modulo 2**64."""
     return np.uint64(a) * np.uint64(b)
 
+
 @helper
 def signed(a):  # type: ignore[no-untyped-def]
     return np.int64(a)
+
 
 @helper
 def unsigned(a):  # type: ignore[no-untyped-def]
     return np.uint64(a)
 
+
 @helper
 def plus(a, b):  # type: ignore[no-untyped-def]
     """a + b modulo 2**64."""
     return np.uint64(a) + np.uint64(b)
+
 
 @helper
 def pause(turns):  # type: ignore[no-untyped-def]
@@ -371,16 +405,19 @@ def pause(turns):  # type: ignore[no-untyped-def]
     elif turns > 100:
         _sched_yield()
 
+
 @helper
 def now(I, scratch):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock, that of `time.monotonic_ns`; `I[scratch:scratch + 2]` is the caller's."""
     _clock_gettime(_MONOTONIC, address(I, scratch))
     return at(I, scratch) * 1_000_000_000 + at(I, scratch + 1)
 
+
 @helper
 def add_to(F, y, x, count):  # type: ignore[no-untyped-def]
     """F[y : y + count] += F[x : x + count]"""
     lanes.add_few(F, y, x, count)
+
 
 @helper
 def add_rows_to(F, y, x, m, c):  # type: ignore[no-untyped-def]
@@ -390,6 +427,7 @@ def add_rows_to(F, y, x, m, c):  # type: ignore[no-untyped-def]
     else:
         for r in range(m):
             lanes.add_few(F, y, x + r * c, c)
+
 
 @helper
 def set_to(F, x, count, value):  # type: ignore[no-untyped-def]

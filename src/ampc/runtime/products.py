@@ -22,7 +22,7 @@ from ampc.runtime.settings import F0, F1, helper
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
 # mypy: disable-error-code="no-untyped-def"
 
-_sgemm = types.ExternalFunction("ampc_sgemm", types.void(*[types.voidptr] * 13))
+_sgemm = types.ExternalFunction("blas_sgemm", types.void(*[types.voidptr] * 13))
 OWN = tiles.WIDE and PROVIDER != "mkl"
 """Whether products by tiles are faster than those of the BLAS. MKL reads small matrices where they lie itself."""
 FEW_ROWS = 64
