@@ -24,7 +24,7 @@ from ampc.runtime.averaging import average, copies_of
 from ampc.runtime.binding import LayerMemory, zeros
 from ampc.runtime.events import Array, EpochResult, Progress, join_results, shifted
 from ampc.runtime.options import EngineOptions
-from ampc.runtime.runner import Memory, Runner, generated_for, room_of
+from ampc.runtime.runner import Memory, Pass, Runner, generated_for, room_of
 from ampc.runtime.trace import Trace, join
 
 SPARSE_ROWS = 1024
@@ -149,6 +149,7 @@ class Engine(Runner):
         Raises `AmpError` 74x (exit 3) if no worker makes progress, 79x (exit 70) for a fault of the engine; ValueError if `order` isn't
         made of different instances of the data set: queues have room for that.
         """
+        how = Pass(train, epoch, outputs, measured, update, record, on_progress, stop)
         every = self.options.average_every if train and update and self._copies else 0
         order = np.asarray(order, np.int64)
         if order.size and (order.min() < 0 or order.max() >= dataset.n or np.bincount(order).max() > 1):
@@ -156,10 +157,7 @@ class Engine(Runner):
         if not 0 < every < len(order):
             self._ran = self if train else self.forward
             self.bind(dataset, train)
-            result = self._ran.pass_over(
-                dataset, order, train=train, epoch=epoch, outputs=outputs, measured=measured, update=update, record=record, on_progress=on_progress,
-                stop=stop,
-            )  # fmt: skip
+            result = self._ran.pass_over(dataset, order, how)
             if record:
                 self.trace, self.traced = self._ran.trace, self._ran.plan
             if train and update:
@@ -174,8 +172,7 @@ class Engine(Runner):
                 break
             shown = None if on_progress is None else shifted(on_progress, parts, len(order))
             offset = time.perf_counter() - began
-            part = order[start : start + every]
-            parts.append(self.pass_over(dataset, part, train=True, epoch=epoch, outputs=outputs, record=record, on_progress=shown, stop=stop))
+            parts.append(self.pass_over(dataset, order[start : start + every], dataclasses.replace(how, on_progress=shown)))
             if self.trace is not None and record:
                 traces.append((offset, self.trace))
             self._average()

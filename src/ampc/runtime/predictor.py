@@ -31,6 +31,7 @@ from ampc.runtime.forward import ForwardEngine
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.predictions import targets
 from ampc.runtime.result import UNWRITTEN
+from ampc.runtime.runner import Pass
 from ampc.runtime.runner import room_of
 
 GROWTH = 1.25
@@ -192,7 +193,7 @@ class SingleEngine(ForwardEngine):
         self.bind(room)
         b = self._binding
         assert b is not None
-        self._prepare(b, np.zeros(1, np.int64), False, False, 0)
+        self._prepare(b, np.zeros(1, np.int64), Pass(train=False))
         b.I[H.MEASURE] = 0
         places, size = b.outputs()
         self._O = np.zeros(max(1, size), np.float32)

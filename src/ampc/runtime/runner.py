@@ -5,6 +5,7 @@ What a pass leaves in the memory that it is given (parameters, moments) outlives
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import time
@@ -39,6 +40,21 @@ from ampc.runtime.watch import PROGRESS_S, STUCK, WATCHDOG_S, Watch
 AT_ONCE = 4
 """Instances of a pass that one worker runs on the calling thread."""
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass does with its instances: gradients with `train`, which layers use with `update`; outputs are collected; losses and metrics
+    `measured` (a pass that trains has both); all that happens is written down with `record`."""
+
+    train: bool
+    epoch: int = 0
+    outputs: bool = False
+    measured: bool = True
+    update: bool = True
+    record: bool = False
+    on_progress: Callable[[Progress], None] | None = None
+    stop: Callable[[], bool] | None = None
 
 
 class Memory:
@@ -122,38 +138,25 @@ class Runner:
         self._bindings.append(binding)
         self._binding = binding
 
-    def pass_over(
-        self,
-        dataset: Dataset,
-        order: npt.NDArray[np.int64],
-        *,
-        train: bool,
-        epoch: int = 0,
-        outputs: bool = False,
-        measured: bool = True,
-        update: bool = True,
-        record: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> EpochResult:
+    def pass_over(self, dataset: Dataset, order: npt.NDArray[np.int64], how: Pass) -> EpochResult:
         """Admit `order`, drain, flush what the accumulators hold. See `Engine.run`."""
         self.bind(dataset)
         binding = self._binding
         assert binding is not None
-        recording = Recording(binding, order) if record and not binding.virtual else None
-        self._prepare(binding, order, train, update, epoch)
-        binding.I[H.MEASURE] = int(measured)
-        places, size = binding.outputs() if outputs else ({}, 0)
+        recording = Recording(binding, order) if how.record and not binding.virtual else None
+        self._prepare(binding, order, how)
+        binding.I[H.MEASURE] = int(how.measured)
+        places, size = binding.outputs() if how.outputs else ({}, 0)
         O = np.full(max(1, size), UNWRITTEN, np.uint32).view(np.float32)  # the name it has in kernels
         for node in self.graph.nodes:
             if isinstance(node, Output) and ("out", node.id) in self.program.cells:
-                binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if outputs else -1
+                binding.I[self.program.cells[("out", node.id)]] = places[node.id][0] if how.outputs else -1
         if recording is not None:
             recording.begin()
         began = time.perf_counter()
         try:
-            self._drive(binding, O, on_progress, stop, began)
-            if train and self.options.mode == "async":
+            self._drive(binding, O, how.on_progress, how.stop, began)
+            if how.train and self.options.mode == "async":
                 with _quiet():
                     worker.run(self._F, binding.I, binding.D, binding.XF, binding.XI, O, worker.FLUSH)
             seconds = self._elapsed(began)
@@ -163,22 +166,23 @@ class Runner:
             if recording is not None:
                 recording.end()
         self._steps.update(zip(self.plan.layers, layer_records(binding)[:, L.STEP].tolist(), strict=True))
-        return result_of(binding, O, places, order, seconds, train)
+        return result_of(binding, O, places, order, seconds, how.train)
 
     def _elapsed(self, began: float) -> float:
         """Return the seconds of a pass that began at `began`; an engine with a clock of its own has others."""
         return time.perf_counter() - began
 
-    def _prepare(self, b: Binding, order: npt.NDArray[np.int64], train: bool, update: bool, epoch: int) -> None:
+    def _prepare(self, b: Binding, order: npt.NDArray[np.int64], how: Pass) -> None:
         I, D, o = b.I, b.D, self.options
         order, breaks = grouped(order, b, o)
         n = len(order)
         for word in (H.STOP, H.ERROR, H.HALT, H.DONE, H.ADMITTED, H.ACKS, H.NONFINITE, H.NONFINITE_COUNT, H.IN_BATCH):
             I[word] = 0
-        I[H.TRAIN], I[H.UPDATE], I[H.SYNC] = int(train), int(train and update), int(train and o.mode == "sync")
+        I[H.TRAIN], I[H.UPDATE], I[H.SYNC] = int(how.train), int(how.train and how.update), int(how.train and o.mode == "sync")
         I[H.BY_LOAD] = int(o.mode == "async" and o.driver != "simulate")  # a synchronous batch is dealt equally, and so deals the simulator
-        I[H.BATCH], I[H.TOTAL], I[H.EPOCH], I[H.SEED] = o.min_update_frequency, n, epoch, o.seed
-        I[H.SCHEDULE], I[H.RANDOM] = int(o.driver == "step"), (o.seed * 0x9E3779B97F4A7C15 + epoch * 0xBF58476D1CE4E5B9 + 0x2545F491) % (1 << 62) | 1
+        I[H.BATCH], I[H.TOTAL], I[H.EPOCH], I[H.SEED] = o.min_update_frequency, n, how.epoch, o.seed
+        I[H.SCHEDULE] = int(o.driver == "step")
+        I[H.RANDOM] = (o.seed * 0x9E3779B97F4A7C15 + how.epoch * 0xBF58476D1CE4E5B9 + 0x2545F491) % (1 << 62) | 1
         I[I[H.ORDER0] : I[H.ORDER0] + n] = order
         I[I[H.ORDER0] + n : I[H.ORDER0] + 2 * n] = 0
         I[I[H.BREAKS0] : I[H.BREAKS0] + n] = breaks
