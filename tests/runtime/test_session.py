@@ -322,6 +322,27 @@ def test_run_folder_is_never_overwritten_unasked(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "thesis.tex").exists()
 
 
+def test_two_runs_never_write_into_one_folder(tmp_path: Path) -> None:
+    """The first is under way when the others ask for its folder; once it has ended, they may have it."""
+    refused = []
+
+    def ask(engine: FakeEngine) -> None:
+        for again, resume in ((Run(tmp_path / "r", force=True), None), (Run(tmp_path / "r"), tmp_path / "r")):
+            with pytest.raises(AmpError, match=r"AMP707.*another run is writing") as e:
+                again.session.train(DATA, resume=resume)
+            refused.append(e.value.exit_code)
+
+    first = Run(tmp_path / "r", epochs=2)
+    first.session.on_event = lambda event: ask(first.engine) if isinstance(event, Epoch) and event.epoch == 1 else None
+    first.session.train(DATA)
+    assert refused == [1, 1]
+    assert len(lines(tmp_path / "r")) == 2, "the first run is whole"
+    (tmp_path / "r" / ".best.safetensors.tmp123").write_text("half-written by a run that was killed")
+    Run(tmp_path / "r", epochs=3).session.train(DATA, resume=tmp_path / "r")
+    assert len(lines(tmp_path / "r")) == 3
+    assert not list((tmp_path / "r").glob(".*"))
+
+
 def test_folders_are_numbered(tmp_path: Path) -> None:
     assert next_folder("q", tmp_path / "runs") == tmp_path / "runs" / "q-1"
     for n in (1, 2, 10):

@@ -51,7 +51,7 @@ CODES: dict[str, Explanation] = {
     "AMP707": Explanation(
         "the run folder can't be used",
         "A run never overwrites what is there. `--force` replaces an earlier *run folder* (one with a `config.toml`), never another kind of folder; "
-        "`--resume` continues a run; without `-o` a new folder `runs/<model>-<n>` is made.",
+        "`--resume` continues a run; without `-o` a new folder `runs/<model>-<n>` is made. While a run writes into a folder, no other may.",
         "ampc run manifest.json -o runs/first     # a second time",
         "ampc run manifest.json -o runs/second",
     ),

@@ -6,6 +6,7 @@ Nothing is created before `create` is called, which is after all input was check
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import platform
@@ -54,6 +55,7 @@ class RunFolder:
         self.path = path
         self.force = force
         self.ours = False  # whether `create` or `reopen` has made it the folder of this run
+        self._lock = -1
 
     def check(self) -> None:
         """Raise AMP707 if the folder may not be used; nothing is created or removed."""
@@ -69,11 +71,38 @@ class RunFolder:
                     help="`--force` overwrites it, `--resume` continues it, `-o` gives another",
                 )
 
+    def hold(self) -> None:
+        """Keep other runs out of the folder until `release`, or the end of the process. Raises AMP707 if one is writing into it."""
+        if self._lock >= 0:
+            return
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as e:
+            raise cannot_write(self.path, e) from e
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise error(
+                "AMP707", f"another run is writing into `{self.path}`", help="wait until it has ended, or give another path with `-o`"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        self._lock = descriptor
+
+    def release(self) -> None:
+        """Let other runs use the folder."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
     def create(self, options: RunOptions, inputs: Mapping[str, Any]) -> None:
         """Make the folder (dropping the files of an earlier run if `force`), and write `config.toml` and `env.json`."""
         self.check()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.hold()
+            self._sweep()
             for name in OWN:
                 old = self.path / name
                 if old.is_dir():
@@ -97,10 +126,17 @@ class RunFolder:
             if isinstance(record, dict) and isinstance(record.get("epoch"), int) and record["epoch"] <= epochs and not record.get("interrupted"):
                 kept.append(line if line.endswith(b"\n") else line + b"\n")
                 last = record
+        self._sweep()
         write_bytes(path, b"".join(kept))
         (self.path / "summary.json").unlink(missing_ok=True)
         self.describe(options, inputs)
         return last
+
+    def _sweep(self) -> None:
+        """Remove what a killed run left half-written."""
+        for name in OWN:
+            for path in self.path.glob(f".{name}.tmp*"):
+                path.unlink(missing_ok=True)
 
     def describe(self, options: RunOptions, inputs: Mapping[str, Any]) -> None:
         """Write what the run was asked (`config.toml`, which `ampc.toml` could be) and what it runs on (`env.json`)."""

@@ -143,6 +143,13 @@ class Session:
         summary with `interrupted`; a second one raises `StopNow`. Raises AmpError: before the first update for wrong input, AMP715 (exit 3)
         for a loss that isn't finite.
         """
+        try:
+            return self._train(training, validation, resume)
+        finally:
+            if self.folder is not None:
+                self.folder.release()
+
+    def _train(self, training: Dataset, validation: Dataset | None, resume: Path | None) -> Summary:
         self.began = time.perf_counter()
         _not_empty(training)
         if validation is not None:
@@ -152,6 +159,8 @@ class Session:
         interrupts = Interrupts()
         try:
             with interrupts:
+                if self.folder is not None and resume is not None and self.folder.path.is_dir():
+                    self.folder.hold()
                 loaded = self._load(resume, training) if resume is not None else None
                 for dataset in (validation, training):
                     if dataset is not None:
