@@ -57,6 +57,9 @@ def test_a_single_file_is_enough_where_one_part_is(tmp_path: Path) -> None:
 def test_missing_and_doubled_parts(tmp_path: Path) -> None:
     assert fail(tmp_path / "no") == "AMP801 there is no data folder or file `DIR`"
     assert fail(tmp_path) == "AMP802 `DIR` has no train data: found no data file"
+    (tmp_path / "train.csv").write_text("a,b\n")
+    assert fail(tmp_path) == "AMP802 `DIR` has no train data: `train.csv` is of a kind that isn't read"
+    (tmp_path / "train.csv").unlink()
     make(tmp_path, "training_set.jsonl", "valid.jsonl")
     assert fail(tmp_path) == "AMP802 `DIR` has no train data: found `training_set.jsonl`, `valid.jsonl`"
     make(tmp_path, "val.jsonl")

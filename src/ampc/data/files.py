@@ -29,6 +29,8 @@ PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
 LINES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (*PARQUET, *ARROW, *LINES)
+OTHERS = (".csv", ".tsv", ".npz", ".npy", ".txt", ".h5", ".hdf5", ".pkl", ".pt", ".safetensors", ".gz", ".zip", ".xlsx")
+"""Kinds of files that users may take for data."""
 CUT_SHORT = "write the file again; it may have been cut short"
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 
@@ -85,6 +87,13 @@ def find(where: str | Path, need: Sequence[str] = ("train",)) -> dict[str, tuple
     for split in need:
         if split not in found:
             there = ", ".join(f"`{p.name}`" for p in names[:8]) or "no data file"
+            other = next((p for p in sorted(_listed(path)) if p.suffix.lower() in OTHERS), None)
+            if not names and other is not None:
+                raise error(
+                    "AMP802",
+                    f"`{path}` has no {split} data: `{other.name}` is of a kind that isn't read",
+                    help=f"write its rows as Parquet or JSON lines, a column or key for each field of the model: `{split}.parquet`, `{split}.jsonl`",
+                )
             raise error(
                 "AMP802",
                 f"`{path}` has no {split} data: found {there}",

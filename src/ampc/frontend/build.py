@@ -230,8 +230,9 @@ class Builder(Expressions):
         call = self.expression(node.children[-1])
         kind = str(node.data)
         if not isinstance(call, ast.Call):
-            example = "cross_entropy(logits, label)" if kind == "loss" else "accuracy(logits, label)"
-            self.report("AMP127", f"`{kind}` is followed by the call of a {kind}", call.span, help=f"for example `{kind} {example}`")
+            example = "cross_entropy(logits, label)`, or `loss value(x)" if kind == "loss" else "accuracy(logits, label)`, or `metric error(x)"
+            own = f"` for a {kind} of your own making"
+            self.report("AMP127", f"`{kind}` is followed by the call of a {kind}", call.span, help=f"for example `{kind} {example}{own}")
             return []
         if kind == "loss":
             return [ast.Loss(call, self.span(node))]

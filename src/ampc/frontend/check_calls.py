@@ -264,6 +264,8 @@ class Calls(References):
             }
             help_ = f"write `{'metric' if word == 'loss' else 'loss'} {name}(…)`" if name in other else did_you_mean(name, table) or names
             help_ = f"write `{aliases[name]}`" if name in aliases else help_
+            if name in FUNCTIONS or name in self.functions or name in self.layers:
+                help_ = f"write `{word} {'value' if word == 'loss' else 'error'}({name}(…))` for a {word} of your own making"
             if name != "?":
                 self.out.report("AMP214", f"there is no {word} `{name}`", e.function.span, help=help_)
             self._operands(e, scope)

@@ -186,7 +186,9 @@ class Declarations:
             self.constant(value, f"`{operand.name}` of `{layer.name}`")
         for k in layer.keywords:
             if k.name not in options:
-                help_ = did_you_mean(k.name, options) or f"`{kind}` knows {', '.join(f'`{o}`' for o in options)}"
+                known_sizes = [o.name for o in known.operands]
+                near = did_you_mean(k.name, [*options, *known_sizes])
+                help_ = near or f"`{kind}({', '.join(known_sizes)})` knows {', '.join(f'`{o}`' for o in options)}"
                 self.out.report("AMP210", f"`{kind}` has no option `{k.name}`", name_span(k), help=help_)
             else:
                 self._option(options[k.name], k.value, f"option `{k.name}` of `{layer.name}`")

@@ -235,15 +235,19 @@ class Statements:
                 inner.unsure = True
             elif found.kind not in ("value", "carried", "broken"):
                 also = (Label(found.span, "declared here"),)
-                help_ = f"give it another name first: `h = {c.id}`"
+                name = next(n for n in ("h", "state", f"{c.id}_now") if n not in scope.visible())
+                help_ = f"give it another name first: `{name} = {c.id}`" if found.kind in ("field", "parameter") else "choose another name"
                 self.out.report("AMP218", f"`{c.id}` is {NOUN[found.kind]} and can't be carried", c.span, also=also, help=help_)
             inner.names.setdefault(c.id, Binding(c.id, "value", c.span))
 
     def _close_carry(self, carry: tuple[ast.Name, ...], scope: Scope, inner: Scope, form: Form) -> None:
         for c in carry:
             if c.id not in inner.assigned and not inner.unsure:
+                lost = inner.stale.get(c.id) or inner.gone.get(c.id)
+                also = () if lost is None else (Label(lost[0], "what it gets here ends with its block"),)
                 help_ = f"assign it: `{c.id} = …`, or leave it out of `carry`"
-                self.out.report("AMP219", f"`{c.id}` is carried but never assigned in the {form}", c.span, help=help_)
+                help_ = f"write `merge {c.id}` after the branch" if lost is not None and lost[1] == "arm" else help_
+                self.out.report("AMP219", f"`{c.id}` is carried but never assigned in the {form}", c.span, also=also, help=help_)
             found = scope.find(c.id)
             if found is None or found.kind in ("value", "carried"):
                 self.bind(c.id, inner.assigned.get(c.id, c.span), scope, inner.axis if form == "visit" else "")

@@ -288,6 +288,9 @@ def _plain(line: Line, token: Token | None, accepts: Set[str], file: str, ends_f
     first = line.tokens[0]
     if token.type == "_LPAR" and first.type == "NAME" and token is line.tokens[1]:
         return Diagnostic("AMP110", "a call on its own does nothing", Label(span_of(first, file)), help=f"give its value a name: `name = {first}(…)`")
+    if str(token) == "." and token is not first:
+        help_ = "a function goes before its operand: `tanh(x)`"
+        return Diagnostic("AMP110", "there are no methods and no attributes", Label(span_of(token, file)), help=help_)
     if first.type == "_VISIT" and "_AFTER" in accepts:
         help_ = "a visit says which elements come first: `after left[n], right[n]`; an `each` needs no order"
     elif any(t.type == "_OUTPUT" for t in line.tokens) and "_EQUAL" in accepts:
