@@ -14,9 +14,9 @@ from benchmarks.report import Goal, Table, publish
 from benchmarks.tasks import TASKS, with_data
 
 TIMES = 8
-"""So many times as many in flight as in training: the difference then stands out from what processes differ by anyway (a megabyte or so)."""
+"""So many times as many in flight as in training: the difference then stands out from what processes differ by anyway (some megabytes)."""
 
-LEAST = 8e6
+LEAST = 50e6
 """Bytes of all instances in flight from which on the difference of two processes says something about them."""
 
 
