@@ -415,6 +415,8 @@ BIG = 1 << 40
 
 ENOUGH = 64
 """Rows from which on a matrix product runs at nearly its full rate."""
+PLENTY = 256
+"""Rows with which a backward queue goes before all others: as often as that, a gradient's way through memory is small beside its products."""
 FULL, FIRST = 1 << 40, 1 << 50
 """Added to a queue's weight when the next is chosen: full backward firings before all others, admission and retirement before these."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ampc.codegen.layout import ENOUGH, FIRST, FULL, SEG, H, Q, S
+from ampc.codegen.layout import FIRST, FULL, PLENTY, SEG, H, Q, S
 from ampc.runtime.tokens import QUEUE
 
 
@@ -29,7 +29,7 @@ def choose(I: Any, w: int) -> int:
     if not len(found):
         return -1
     control = found < 2
-    weight = weight + np.where(control, FIRST, 0) + np.where(~control & (found % 2 == 1) & (weight >= ENOUGH), FULL, 0)
+    weight = weight + np.where(control, FIRST, 0) + np.where(~control & (found % 2 == 1) & (weight >= PLENTY), FULL, 0)
     best = int(np.argmax(weight))
     return int(found[best]) if weight[best] > 0 else -1
 

@@ -14,7 +14,7 @@ from numba import types
 
 from ampc.codegen.layout import HYPER as _HYPER
 from ampc.codegen.layout import LAYER as _LAYER
-from ampc.codegen.layout import ENOUGH, FIRST, FULL, G, H, L, P, Q, S
+from ampc.codegen.layout import ENOUGH, FIRST, FULL, PLENTY, G, H, L, P, Q, S
 from ampc.runtime import plain_queues
 from ampc.runtime.native import (
     JIT, at, call_kernel, enter, flush_denormals, helper, kernel, load_acquire, pause, place, put, restore_denormals, signed, store_release, times,
@@ -223,7 +223,7 @@ def choose(I, w):
             weight = waiting * at(I, c + ROWS)
             if q < 2:
                 weight += FIRST  # admission and retirement cost nothing and keep the others fed
-            elif q & 1 and weight >= ENOUGH:
+            elif q & 1 and weight >= PLENTY:
                 weight += FULL
             if weight > heaviest:
                 heaviest = weight

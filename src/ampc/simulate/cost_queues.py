@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ampc.codegen.layout import ENOUGH, FIRST, FULL
+from ampc.codegen.layout import FIRST, FULL, PLENTY
 from ampc.simulate.core import exact
 
 # mypy sees no types here: the arguments are numba arrays and integers throughout.
@@ -95,7 +95,7 @@ def choose(t, s, d):
         weight = s.waiting[q] * t.weight[q >> 1]
         if q < 2:
             weight += FIRST
-        elif q & 1 and weight >= ENOUGH:
+        elif q & 1 and weight >= PLENTY:
             weight += FULL
         if weight > heaviest or (weight == heaviest and q < best):
             heaviest = weight

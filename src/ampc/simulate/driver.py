@@ -13,7 +13,7 @@ import numpy as np
 from numba import typeof, types
 
 from ampc.codegen.layout import LAYER as _LAYER
-from ampc.codegen.layout import ENOUGH, FIRST, FULL, H, L
+from ampc.codegen.layout import FIRST, FULL, PLENTY, H, L
 from ampc.runtime.native import ENTRY, JIT, at, ensure, flush_denormals, pointer, put, restore_denormals
 from ampc.runtime.saving import compiled
 from ampc.runtime.tokens import (
@@ -53,7 +53,7 @@ def choose(I, devices, d):
             weight = waiting if devices.one[d] == 1 else waiting * at(I, c + ROWS)
             if q < 2:
                 weight += FIRST
-            elif q & 1 and (devices.one[d] == 1 or weight >= ENOUGH):
+            elif q & 1 and (devices.one[d] == 1 or weight >= PLENTY):
                 weight += FULL
             if weight > heaviest:
                 heaviest = weight
