@@ -105,10 +105,10 @@ def test_the_profile_says_where_the_time_went(run: Run) -> None:
     assert queues["embed", "backward"]["update_s"] > 0
     assert sum(q["share"] for q in found["queues"]) == pytest.approx(1.0, abs=0.2)  # the rest are updates by order
     for d in found["devices"]:
-        assert d["busy_s"] + d["waiting_s"] + d["overhead_s"] + d["idle_s"] == pytest.approx(found["seconds"], rel=1e-6)
+        assert d["busy_s"] + d["waiting_s"] + d["overhead_s"] + d["idle_s"] + d["log_s"] == pytest.approx(found["seconds"], rel=1e-6)
     assert re.search(r"(?m)^segment +device +tokens  tokens/firing  rows/firing  seconds  updates  GFLOP/s +share$", out)
     assert re.search(rf"(?m)^\d+ step +backward +core:\d +{elements} ", out)
-    assert re.search(r"(?m)^core:1( +\d+\.\d %){4}$", out)
+    assert re.search(r"(?m)^core:1( +\d+\.\d %){5}$", out)
 
 
 def test_the_profile_in_json(run: Run) -> None:

@@ -139,7 +139,7 @@ def test_files_give_it_back(tmp_path: Path) -> None:
 
 
 def test_an_empty_trace_is_kept(tmp_path: Path) -> None:
-    empty = {f.name: [] for f in dataclasses.fields(Trace) if f.name not in ("driver", "devices", "segments", "links", "dropped")}
+    empty = {f.name: [] for f in dataclasses.fields(Trace) if f.name not in ("driver", "devices", "segments", "links", "dropped", "log_cost")}
     t = small(**empty)
     t.save(tmp_path)
     assert same(load(tmp_path), t)

@@ -157,9 +157,9 @@ def _said(workers: int | None, in_flight: int | None) -> str:
 
 
 def share(found: Profile) -> Share:
-    """Return how the workers of a recorded pass spent their time; the parts add up to one."""
-    whole = found.seconds * max(1, len(found.devices)) or 1.0
+    """Return how the workers of a recorded pass spent their time, without that of its log; the parts add up to one."""
     times = [(d.busy_s, d.overhead_s, d.waiting_s, d.idle_s) for d in found.devices]
+    whole = sum(map(sum, times)) or 1.0
     return Share(*(sum(column) / whole for column in zip(*times, strict=True)))
 
 

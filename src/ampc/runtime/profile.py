@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ampc.codegen.carried import segment_terms, term_seconds
+from ampc.codegen.carried import calls_seconds, segment_terms, term_seconds
 from ampc.codegen.plan import Plan, Segment
 from ampc.diagnostics import error, printable
 from ampc.place import Cost, Precision, Statistics, Target, Term, estimate
@@ -26,7 +26,7 @@ FORM = 1
 LARGEST = 1e18
 """No time and no count of a pass is above this."""
 LEAST = 0.2
-"""Share of a segment's measured time that is thought to be work, however large a device's overheads are said to be."""
+"""Share of a segment's measured time that is thought to be work, however large a device's overheads, or those of a log, are said to be."""
 
 
 class QueueProfile(msgspec.Struct, frozen=True):
@@ -56,13 +56,15 @@ class QueueProfile(msgspec.Struct, frozen=True):
 
 
 class DeviceProfile(msgspec.Struct, frozen=True):
-    """Seconds of a pass: within firings, waiting for messages between two, otherwise between two, before the first and after the last."""
+    """Seconds of a pass: within firings, waiting for messages between two, otherwise between two, before the first and after the last; and those
+    that writing the log took, which are in none of the others."""
 
     name: str
     busy_s: float
     waiting_s: float
     overhead_s: float
     idle_s: float
+    log_s: float = 0.0
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -80,10 +82,14 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
-    """Return the profile of a pass of the program that `plan` is of; queues that never fired are left out."""
+    """Return the profile of a pass of the program that `plan` is of; queues that never fired are left out. What the log took is taken off."""
     cost = estimate(plan.graph, statistics, together=_together(plan))
     firings, tokens, seconds = trace.by_queue()
     update_s = np.bincount(trace.queue, trace.update_s, len(firings)) if len(trace.update_s) else np.zeros(len(firings))
+    updates = np.bincount(trace.queue, trace.updates, len(firings)) if len(trace.update_s) else np.zeros(len(firings))
+    look_s = trace.log_cost.look_s  # between the two of a firing, or of an update, is the time of one
+    seconds = np.maximum(seconds - look_s * (firings + 2 * updates), LEAST * seconds)
+    update_s = np.clip(update_s - look_s * updates, LEAST * update_s, seconds)
     whole = float(seconds.sum())
     queues = []
     for s in plan.segments:
@@ -97,12 +103,23 @@ def profile(trace: Trace, plan: Plan, statistics: Statistics) -> Profile:
                         float(seconds[q]), float(update_s[q]), flops * int(tokens[q]), float(seconds[q]) / whole if whole else 0.0,
                     )
                 )  # fmt: skip
-    spent = trace.activity()
-    devices = tuple(
-        DeviceProfile(name, *(float(spent[what][d]) for what in ("busy", "waiting", "overhead", "idle"))) for d, name in enumerate(trace.devices)
-    )
+    devices = _devices(trace)
     ordered_s = float(seconds[2 * len(plan.segments)])
     return Profile(plan.graph.name, trace.driver, len(trace.instance), trace.seconds, tuple(queues), devices, ordered_s, trace.dropped)
+
+
+def _devices(trace: Trace) -> tuple[DeviceProfile, ...]:
+    """Return how devices spent a pass: of a firing's entry in the log, one look at the clock is within the firing, all else before and after it."""
+    spent, cost, n = trace.activity(), trace.log_cost, len(trace.devices)
+    timed = trace.updates if len(trace.update_s) else np.zeros(len(trace.updates))
+    firings, tokens, updates = (np.bincount(trace.device, x, n) for x in (np.ones(len(trace.device)), trace.tokens, timed))
+    within = np.minimum(cost.look_s * (firings + 2 * updates), (1 - LEAST) * spent["busy"])
+    between = np.minimum((cost.firing_s - cost.look_s) * firings + cost.token_s * tokens, (1 - LEAST) * spent["overhead"])
+    busy, overhead = spent["busy"] - within, spent["overhead"] - between
+    return tuple(
+        DeviceProfile(name, *(float(x[d]) for x in (busy, spent["waiting"], overhead, spent["idle"], within + between)))
+        for d, name in enumerate(trace.devices)
+    )
 
 
 def _together(plan: Plan) -> dict[int, int]:
@@ -159,22 +176,25 @@ def refined(target: Target, found: Profile) -> Target:
 
     That is the engine's own work (taking messages, choosing a queue), which grows with the program. A profile of virtual time has none.
     """
-    firings = sum(q.firings for q in found.queues)
-    spent = sum(d.overhead_s for d in found.devices)
-    if not firings or not spent:
+    each = _between_s(found)
+    if not each:
         return target
-    each = spent / firings
     return msgspec.structs.replace(target, devices=tuple(msgspec.structs.replace(d, firing_overhead_s=each * d.cores) for d in target.devices))
+
+
+def _between_s(found: Profile) -> float:
+    """Return the seconds of a firing that lie outside of it: between it and the next one, without waiting."""
+    return sum(d.overhead_s for d in found.devices) / max(1, sum(q.firings for q in found.queues))
 
 
 def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, precision: Precision = "fp32") -> Factors:
     """Return how much longer each node took than the cost model says for devices of `target`, the profile's by name.
 
-    Measured are segments: all nodes of one get its factor. Raises AmpError AMP721 for the profile of another program.
+    Measured are segments: all nodes of one get its factor. A firing's time has its part of the time between firings, as the overhead of a device
+    has, which is taken off. Raises AmpError AMP721 for the profile of another program.
     """
-    graph, cost = plan.graph, estimate(plan.graph, statistics, precision, _together(plan))
+    graph, rows, between_s = plan.graph, rows_of(plan.graph, statistics), _between_s(found)
     kinds = {d.name: d for d in target.devices}
-    rows = rows_of(graph, statistics)
     carried: dict[int, list[Term]] = {}
     for s in plan.segments:
         for node, term in segment_terms(plan, s):
@@ -186,15 +206,12 @@ def factors(found: Profile, plan: Plan, statistics: Statistics, target: Target, 
         device = kinds.get(q.device, target.devices[0])
         backward = q.direction == "backward"
         overhead = (q.firings * device.firing_overhead_s + q.tokens * device.message_overhead_s) / device.cores
-        work = 0.0
-        for c in (cost.nodes[i] for i in q.nodes if i in cost.nodes):
-            called = q.firings * (1 + backward)
-            work += device.calls_s(called * c.product_flops, called * c.product_sides, called * c.product_calls, precision)
+        work = sum(q.firings * calls_seconds(graph, graph.by_id[i], set(q.nodes), True, device, precision)[backward] for i in q.nodes)
         for t in (t for i in q.nodes for t in carried.get(i, ())):
             work += q.tokens * rows(t.axis, t.region) * term_seconds(t, device, precision)[backward]
         if work <= 0.0:
             continue
-        spent = q.seconds - q.update_s
+        spent = q.seconds - q.update_s + q.firings * between_s
         factor = max(spent - overhead, LEAST * spent) / work
         for i in q.nodes:
             out.setdefault(i, [1.0, 1.0])[backward] = factor
@@ -215,8 +232,8 @@ def table(found: Profile) -> list[tuple[str, ...]]:
 
 def device_table(found: Profile) -> list[tuple[str, ...]]:
     """Return the rows of a table for people: a heading, then how each device spent the pass."""
-    rows: list[tuple[str, ...]] = [("device", "busy", "waiting for messages", "between firings", "before and after")]
+    rows: list[tuple[str, ...]] = [("device", "busy", "waiting for messages", "between firings", "before and after", "log")]
     whole = found.seconds or 1.0
     for d in found.devices:
-        rows.append((d.name, *(f"{100 * s / whole:.1f} %" for s in (d.busy_s, d.waiting_s, d.overhead_s, d.idle_s))))
+        rows.append((d.name, *(f"{100 * s / whole:.1f} %" for s in (d.busy_s, d.waiting_s, d.overhead_s, d.idle_s, d.log_s))))
     return rows

@@ -16,6 +16,7 @@ from ampc.data.memory import available_bytes
 from ampc.ir.nodes import Group
 from ampc.runtime.binding import Binding
 from ampc.runtime.log import SHIFT
+from ampc.runtime.log_cost import log_cost
 from ampc.runtime.tokens import INDEX_MASK, QUEUE_SHIFT, SLOT_MASK
 from ampc.runtime.trace import Driver, Trace
 
@@ -28,6 +29,11 @@ _ROOMS = {
     E.FIRINGS: (E.FIRINGS_ROOM, E.FIRINGS0), E.TAKEN: (E.TAKEN_ROOM, E.TAKEN0), E.SENT: (E.SENT_ROOM, E.SENT0),
     E.ARRIVED: (E.ARRIVED_ROOM, E.ARRIVED0),
 }  # fmt: skip
+
+
+_LIKELY = {E.FIRINGS: 0.25, E.TAKEN: 1.0, E.SENT: 0.5, E.ARRIVED: 0.1}
+"""Share of a room whose pages are taken before the pass begins: within it each would cost as much as several firings."""
+PAGE = 4096 // 8
 
 
 class Recording:
@@ -44,7 +50,7 @@ class Recording:
         share = min(1.0, limit / 8 / max(1, wanted))
         rooms = [{kind: int(share * n) + 8 for kind, n in of.items()} for of in most]
         stride = LOG + max(sum(_SIZES[kind] * n for kind, n in of.items()) for of in rooms)
-        grown = np.zeros(self._size + 2 * len(order) + len(rooms) * stride, np.int64)  # its pages are taken when they are written to
+        grown = np.zeros(self._size + 2 * len(order) + len(rooms) * stride, np.int64)  # pages that are not written to are none
         grown[: self._size] = binding.I
         grown[H.TIMES0], grown[H.LOG0], grown[H.LOG_STRIDE] = self._size, self._size + 2 * len(order), stride
         for w, of in enumerate(rooms):
@@ -53,6 +59,7 @@ class Recording:
             for kind, n in of.items():
                 room, start = _ROOMS[kind]
                 grown[head + room], grown[head + start] = n, at
+                grown[at : at + int(_LIKELY[kind] * n) * _SIZES[kind] : PAGE] = 0
                 at += _SIZES[kind] * n
         binding.I = grown
 
@@ -113,7 +120,7 @@ class Recording:
             message_index=np.where(by_order, queue - queues, token & INDEX_MASK), message_bytes=np.full(len(token), np.nan),
             admitted_s=self._seconds(admitted[entered]), retired_s=np.where(retired[entered] > 0, self._seconds(retired[entered]), np.nan),
             instance=I[I[H.ORDER0] : I[H.ORDER0] + total][entered].copy(), dropped=lost + sum(p.lost for p in parts),
-            waiting=(firings[:, 3] & 0xFFFFFFFF).astype(np.int32), update_s=firings[:, 4] * 1e-9,
+            waiting=(firings[:, 3] & 0xFFFFFFFF).astype(np.int32), update_s=firings[:, 4] * 1e-9, log_cost=log_cost(),
         )  # fmt: skip
 
     def _seconds(self, ns: Longs) -> npt.NDArray[np.float64]:

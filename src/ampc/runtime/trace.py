@@ -71,6 +71,18 @@ class Crossings(NamedTuple):
     left_s: Floats
 
 
+class LogCost(NamedTuple):
+    """Seconds that writing a log took, a mean: a look at the clock, of which a firing has one within and one without; all of a firing's entry but
+    its tokens; each of these."""
+
+    look_s: float = 0.0
+    firing_s: float = 0.0
+    token_s: float = 0.0
+
+
+NO_LOG = LogCost()
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trace:
     """What a pass did. Times in seconds from its beginning; virtual time for simulated runs.
@@ -132,6 +144,9 @@ class Trace:
     came_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
     entered_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
     left_s: Floats = dataclasses.field(default_factory=lambda: np.zeros(0))
+
+    log_cost: LogCost = NO_LOG
+    """What is in the times of the trace that an unrecorded pass does not spend; nothing in virtual time."""
 
     def __post_init__(self) -> None:
         for table, columns in _TABLES.items():
@@ -360,7 +375,7 @@ class Trace:
         tables = {table: {name: getattr(self, name) for name in names if len(getattr(self, name))} for table, names in _TABLES.items()}
         facts = {
             "form": FORM, "driver": self.driver, "devices": self.devices, "segments": self.segments, "links": self.links, "dropped": self.dropped,
-            "rows": {table: len(getattr(self, names[0])) for table, names in _TABLES.items()},
+            "log_cost": self.log_cost, "rows": {table: len(getattr(self, names[0])) for table, names in _TABLES.items()},
         }  # fmt: skip
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -423,7 +438,12 @@ def load(folder: str | Path) -> Trace:
         if facts["driver"] not in get_args(Driver):
             raise ValueError(f"there is no driver `{facts['driver']}`")
         devices, segments, links = (tuple(str(x) for x in facts[name]) for name in ("devices", "segments", "links"))
-        trace = Trace(driver=facts["driver"], devices=devices, segments=segments, links=links, dropped=int(facts["dropped"]), **columns)
+        cost = LogCost(*(float(x) for x in facts.get("log_cost", ())))
+        if not all(0 <= x <= 1 for x in cost):
+            raise ValueError(f"`log_cost` is {cost}, expected seconds from 0 to 1")
+        trace = Trace(
+            driver=facts["driver"], devices=devices, segments=segments, links=links, dropped=int(facts["dropped"]), log_cost=cost, **columns
+        )
         wrong = trace._out_of_range()
         if wrong:
             raise ValueError(wrong[0])
