@@ -38,7 +38,7 @@ EVEN = "even"
 
 class Measured(msgspec.Struct, frozen=True):
     """A model as placed on so many cores: instances/s of each pass over the first `instances` of its data, and the profile of another pass: of
-    several that were recorded, the one in the middle.
+    several that were recorded, the one at the lower quartile.
 
     messages, bursts: between workers in that pass, and firings that sent some.
     """
@@ -132,9 +132,11 @@ class Collection:
                 found.append(result.instances / result.seconds)
 
     def record(self) -> None:
-        """Take a pass of each with its log."""
+        """Take a pass of the first with its log, by which all are predicted, and the first time of the others too."""
         p = self.program
         for (_, _, device_of), engine, found in zip(self.placed, self.engines, self.recorded):
+            if found and engine is not self.engines[0]:
+                continue
             engine.run(p.data, self.order, train=True, record=True)
             trace = engine.trace
             assert trace is not None
@@ -145,13 +147,9 @@ class Collection:
         """Return what was measured."""
         out = []
         for (n, strategy, device_of), rates, recorded in zip(self.placed, self.rates, self.recorded):
-            _, told, messages, bursts = sorted(recorded, key=lambda r: r[0])[len(recorded) // 2]
+            _, told, messages, bursts = sorted(recorded, key=lambda r: r[0])[(len(recorded) - 1) // 4]
             out.append(Measured(self.program.model, n, strategy, device_of, len(self.order), tuple(rates), told, messages, bursts))
         return out
-
-
-RECORDED = 3
-"""Rounds of the calibration after which a pass of each is recorded."""
 
 
 def collect(models: Sequence[str], placed_by: Target, workers: Sequence[int], rounds: int, seconds: float) -> Period:
@@ -161,15 +159,11 @@ def collect(models: Sequence[str], placed_by: Target, workers: Sequence[int], ro
     Raises NoData.
     """
     made = [Collection(model, placed_by, workers, seconds) for model in models]
-    left = RECORDED
 
     def sweep() -> None:
-        nonlocal left
         for c in made:
             c.sample(rounds)
-            if left:
-                c.record()
-        left = max(0, left - 1)
+            c.record()
 
     told = calibrate(between=sweep)
     return Period(target_text(told), [m for c in made for m in c.results()])
@@ -181,12 +175,14 @@ def _bursts(trace: Trace) -> int:
 
 
 def _count(engine: Engine, data: Any, seconds: float) -> int:
-    """Return how many instances take about so long, compilation left out."""
+    """Return how many instances take about so long, compilation and what is met for the first time left out."""
     n = min(data.n, 200)
-    engine.run(data, np.arange(min(n, 20)), train=True)
-    began = time.perf_counter()
-    engine.run(data, np.arange(n), train=True)
-    return int(max(min(data.n, 50), min(data.n, n * seconds / max(1e-6, time.perf_counter() - began))))
+    for _ in range(3):
+        engine.run(data, np.arange(n), train=True)
+        began = time.perf_counter()
+        engine.run(data, np.arange(n), train=True)
+        n = int(max(min(data.n, 50), min(data.n, n * seconds / max(1e-6, time.perf_counter() - began))))
+    return n
 
 
 def save(path: Path, found: Period) -> None:

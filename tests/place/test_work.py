@@ -263,6 +263,9 @@ def test_a_device_counts_handling_only_where_it_states_what_it_costs() -> None:
     )  # fmt: skip
     assert told.handling_s(work) == pytest.approx(2e-9 + 3e-8 + 4e-10 + 1e-6 + 2 * 2 * (100 + 2) / 1e9)
     assert told.calls_s(1e3, 50.0, 3.0) == pytest.approx(1e3 / 1e9 + 2 * 2 * (50 + 2 * 3) / 1e9 + 3e-6)
+    far = msgspec.structs.replace(told, cache_bytes=8_000, far_bytes_per_s=1e9)
+    assert far.calls_s(2e3, 0.0, 1.0) == told.calls_s(2e3, 0.0, 1.0)  # 1000 weights and their gradients are as much as the cache holds
+    assert far.calls_s(2 * 2002.0, 0.0, 2.0) == pytest.approx(told.calls_s(2 * 2002.0, 0.0, 2.0) + 2 * 1001 * 16 / 3 / 1e9)
     updating = msgspec.structs.replace(told, update_overhead_s=2e-7, cores=2)
     assert (plain.update_s(1e3), updating.update_s(1e3, 3.0)) == (pytest.approx(1e-6), pytest.approx(5e-7 + 3e-7))
     assert work + work == work * 2

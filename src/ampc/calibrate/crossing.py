@@ -59,6 +59,10 @@ class Crossed:
     bytes: float
 
 
+NO_LIMIT = 1e15
+"""Bytes a second where no time was found for them."""
+
+
 class _Program:
     def __init__(self, width: int, in_flight: int, apart: bool) -> None:
         self.width = width
@@ -96,11 +100,11 @@ class Crossing:
 
 
 def figures(rounds: Sequence[Sample], device: Device, costs: dict[str, float]) -> dict[str, float]:
-    """Return the figures of links. costs: `handling.FEATURES` as measured, which with `device`'s rates say what a pass costs on one core."""
+    """Return the figures of links. costs: `handling.FEATURES` as measured, which with `device`'s products say what a pass costs on one core."""
     each = np.array([costs[name] for name in FEATURES])
 
     def modelled(s: Spent) -> float:
-        return float(np.dot(s.counts(device.matrix_half_columns), each)) + s.vectors_s(device)
+        return float(np.dot(s.counts(device), each))
 
     at = (len(rounds) - 1) // 4
     apart = [sorted(found, key=lambda c: c.spent.seconds / c.messages)[at] for found in zip(*(a for a, _, _ in rounds))]
@@ -112,7 +116,7 @@ def figures(rounds: Sequence[Sample], device: Device, costs: dict[str, float]) -
     (burst_s, message_s, byte_s), _ = nnls(counts / both[:, None], rest / both)
     return {
         "latency_s": float(np.median([x for _, _, x in rounds])), "link_overhead_s": burst_s, "link_message_s": message_s,
-        "link_bytes_per_s": 1 / byte_s if byte_s > 0 else device.memory_bytes_per_s,
+        "link_bytes_per_s": 1 / byte_s if byte_s > 0 else NO_LIMIT,
     }  # fmt: skip
 
 

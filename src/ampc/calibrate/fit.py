@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,35 +43,38 @@ HALVES = tuple(1.3**k - 1 for k in range(16))
 """Rows and columns that are tried as halves: 0, 0.3, ... 50."""
 
 
-def products(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> tuple[float, float, float]:
-    """Return (FLOP/s, half rows, half columns) so that a time a call and 6 (rows + half rows) (k + half columns) (n + half columns) / rate come near
-    `seconds`, in relative terms.
+class Products(NamedTuple):
+    """What matrix products take: see `Device`. error: the median relative one. far_bytes_per_s: 0 where large matrices take no longer."""
+
+    flops_per_s: float
+    half_rows: float
+    half_columns: float
+    far_bytes_per_s: float
+    error: float
+
+
+def products(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float], cache_bytes: float = math.inf) -> Products:
+    """Return figures so that a time a call, 6 (rows + half rows) (k + half columns) (n + half columns) / rate, and 16 k n bytes at the far rate where
+    k n weights and as many gradients are more than `cache_bytes`, come near `seconds`, in relative terms.
 
     shapes: (rows, k, n) of three products each, as many as `seconds`. The halves are of a grid; the time a call is the loop's, and not returned.
     """
-    return _products(shapes, seconds)[0]
-
-
-def error(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> float:
-    """Return the median relative error of what `products` says."""
-    return _products(shapes, seconds)[1]
-
-
-def _products(shapes: Sequence[tuple[float, float, float]], seconds: Sequence[float]) -> tuple[tuple[float, float, float], float]:
     rows, k, n = np.asarray(shapes, np.float64).T
     took = np.asarray(seconds, np.float64)
-    best: tuple[tuple[float, float, float], float] | None = None
+    far = 16 * k * n * (8 * k * n > cache_bytes)
+    best: Products | None = None
     least = math.inf
     for half in HALVES:
         for columns in HALVES:
             flops = 6 * (rows + half) * (k + columns) * (n + columns)
-            terms = np.stack([flops, np.ones(len(took))], axis=1)
+            terms = np.stack([flops, np.ones(len(took)), far], axis=1)
             each = _fitted(terms, took)
             errors = np.abs(terms @ np.array(each) / took - 1)
             if each[0] > 0 and errors.mean() < least:
-                best, least = ((1.0 / each[0], half, columns), float(np.median(errors))), float(errors.mean())
+                best = Products(1.0 / each[0], half, columns, 1.0 / each[2] if each[2] else 0.0, float(np.median(errors)))
+                least = float(errors.mean())
     if best is None:  # times that do not grow with the work: all of them are noise
-        return (float(np.sum(6 * rows * k * n) / np.sum(took)), 0.0, 0.0), math.inf
+        return Products(float(np.sum(6 * rows * k * n) / np.sum(took)), 0.0, 0.0, 0.0, math.inf)
     return best
 
 
@@ -82,4 +86,4 @@ def _fitted(terms: np.ndarray[tuple[int, int], np.dtype[np.float64]], values: np
     return tuple(float(x) for x in found)
 
 
-__all__ = ["HALVES", "NOISY", "Figure", "error", "products"]
+__all__ = ["HALVES", "NOISY", "Figure", "Products", "products"]

@@ -1,8 +1,9 @@
-"""What the engine spends beside arithmetic, from passes of small programs that differ in what they spend it on.
+"""What the engine spends, from passes of small programs that differ in what they spend it on.
 
-A firing, a message, a value that is looked for, a row that is taken by itself, a copied byte, a call for a product: six figures of which a pass
-is the sum, so many times each; the counts are the cost model's (`codegen.carried`), the arithmetic is taken off by figures that loops have
-measured. Several programs with few and with many instances in flight tell the figures apart, by least squares of relative errors.
+A firing, a message, a value that is looked for, a row that is taken by itself, a copied byte, a call for a product, an element-wise operation:
+figures of which a pass is the sum, so many times each; the counts are the cost model's (`codegen.carried`). What products take by their shapes has been
+measured by loops; of it passes tell one figure alone, how many times as long they take in the engine. Several programs with few and with many
+instances in flight tell the figures apart, by least squares of relative errors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy.optimize import nnls
 
-from ampc.calibrate import fit, programs
+from ampc.calibrate import programs
 from ampc.codegen.carried import segment_terms
 from ampc.codegen.plan import Plan
 from ampc.compiler import compile_source
@@ -30,9 +31,9 @@ from ampc.source import remember
 
 FEATURES = (
     "instance_overhead_s", "firing_overhead_s", "message_overhead_s", "value_overhead_s", "row_overhead_s", "number_overhead_s", "copy_s_per_byte",
-    "product_overhead_s", "update_overhead_s", "matrix_s_per_flop", "matrix_s_per_called_flop",
+    "product_overhead_s", "update_overhead_s", "vector_s_per_flop", "product_times",
 )  # fmt: skip
-"""What a pass is the sum of. The last two: of every row of a product, and of every product whatever its rows."""
+"""What a pass is the sum of. The last one: of the seconds that products take by themselves."""
 
 NONE_UPDATED: Mapping[str, int] = {}
 
@@ -41,7 +42,8 @@ NONE_UPDATED: Mapping[str, int] = {}
 class Spent:
     """A pass: the processor's seconds, and what was done: see `Handling` of `place.target` and `Term` of `place.work`.
 
-    called: (FLOPs, sides, number) of all products that were called for; vectors: (operations, bytes) of nodes, and of updates. updates: how many.
+    called: of nodes, (FLOPs, sides, number) of all products that they called for; vector_flops: element-wise operations, of updates too.
+    updates: how many.
     """
 
     seconds: float
@@ -50,22 +52,20 @@ class Spent:
     tokens: int
     handled: Handled
     matrix_flops: float
-    called: tuple[float, float, float]
-    vectors: tuple[tuple[float, float], ...]
+    called: tuple[tuple[float, float, float], ...]
+    vector_flops: float
     updates: int = 0
 
-    def counts(self, half_columns: float) -> tuple[float, ...]:
-        """Return how much there is of each of `FEATURES`."""
-        h, (flops, sides, number), c = self.handled, self.called, half_columns
-        rows = self.matrix_flops + 2 * c * (h.sides + c * h.corners)
+    def counts(self, device: Device) -> tuple[float, ...]:
+        """Return how much there is of each of `FEATURES`, where products by themselves take as long as `device` says."""
+        h = self.handled
+        products_s = device.seconds(self.matrix_flops, 0.0, 0.0) + device.handling_s(Handled(sides=h.sides, corners=h.corners))
+        products_s += sum(device.calls_s(*each) for each in self.called)
+        number = sum(n for *_, n in self.called)
         return (
-            self.instances, self.firings, self.tokens, h.values, h.rows, h.numbers, h.copied_bytes, number, self.updates, rows,
-            flops + 2 * c * (sides + c * number),
+            self.instances, self.firings, self.tokens, h.values, h.rows, h.numbers, h.copied_bytes, number, self.updates, self.vector_flops,
+            products_s,
         )  # fmt: skip
-
-    def vectors_s(self, device: Device) -> float:
-        """Return the seconds of element-wise operations."""
-        return sum(device.seconds(0.0, flops, size) for flops, size in self.vectors)
 
 
 class Handling:
@@ -76,7 +76,9 @@ class Handling:
         self.seconds = seconds / len(self.engines)
 
     def sample(self) -> list[Spent]:
-        return [e.measure(self.seconds) for e in self.engines]
+        """Return the quicker of two passes of each program."""
+        found = [[e.measure(self.seconds / 2) for _ in range(2)] for e in self.engines]
+        return [min(passes, key=lambda p: p.seconds / p.tokens) for passes in found]
 
 
 class _Measured:
@@ -127,24 +129,25 @@ def spent_by(
     """Return what a pass did, by (number, firings, tokens) of each queue, and the updates of each layer (by Adam); the Source's firings and messages
     count like others."""
     rows = rows_of(plan.graph, statistics)
-    firings_n, tokens_n, called, matrix = 0, 0, np.zeros(3), 0.0
+    firings_n, tokens_n, matrix, vector = 0, 0, 0.0, 0.0
     handled = NOTHING
-    vectors: list[tuple[float, float]] = []
+    called: list[tuple[float, float, float]] = []
     for q, firings, tokens in queues:
         segment, direction = plan.segments[q // 2], q % 2
         firings_n, tokens_n = firings_n + firings, tokens_n + tokens
         inside = {n.id for n in segment.nodes}
         for n in segment.nodes:
             sides = product_sides(plan.graph, n, inside)
-            called += np.array([sum(product_flops(plan.graph, n, inside)), sum(sides), len(sides)]) * firings * (1 + direction)
+            times = firings * (1 + direction)
+            if sides and times:
+                called.append((sum(product_flops(plan.graph, n, inside)) * times, sum(sides) * times, len(sides) * times))
         for _, t in segment_terms(plan, segment):
             k = tokens * rows(t.axis, t.region)
             handled = handled + (t.handled_bwd if direction else t.handled_fwd) * k
             matrix += k * (t.matrix_bwd if direction else t.matrix_fwd)
-            vectors.append((k * (t.vector_bwd if direction else t.vector_fwd), k * (t.bytes_bwd if direction else t.bytes_fwd)))
-    flops, sides_n, calls = called.tolist()
-    vectors.append((sum(k * update_flops(plan.graph.layer[name], {"optimizer": "adam"}) for name, k in updates.items()), 0.0))
-    return Spent(seconds, queues[0][2], firings_n, tokens_n, handled, matrix, (flops, sides_n, calls), tuple(vectors), sum(updates.values()))
+            vector += k * (t.vector_bwd if direction else t.vector_fwd)
+    vector += sum(k * update_flops(plan.graph.layer[name], {"optimizer": "adam"}) for name, k in updates.items())
+    return Spent(seconds, queues[0][2], firings_n, tokens_n, handled, matrix, tuple(called), vector, sum(updates.values()))
 
 
 def quick(rounds: Sequence[Sequence[Spent]]) -> list[Spent]:
@@ -153,18 +156,16 @@ def quick(rounds: Sequence[Sequence[Spent]]) -> list[Spent]:
 
 
 def figures(passes: Sequence[Spent], device: Device) -> dict[str, float]:
-    """Return each of `FEATURES`, at least 0, so that their sums come near what passes took beside the element-wise operations on `device`; and
-    `matrix_half_columns`, of those in `fit.HALVES` the one with which they come nearest."""
+    """Return each of `FEATURES`, at least 0, so that their sums come near what passes took, and products as long by themselves as `device` says."""
     took = np.array([p.seconds for p in passes])
-    rest = np.maximum(took - np.array([p.vectors_s(device) for p in passes]), 0.0)
-    best: dict[str, float] = {}
-    least = np.inf
-    for columns in fit.HALVES:
-        counts = np.array([p.counts(columns) for p in passes])
-        found, error = nnls(counts / took[:, None], rest / took)
-        if error < least:
-            best, least = dict(zip(FEATURES, found.tolist())) | {"matrix_half_columns": columns}, error
-    return best
+    found, _ = nnls(np.array([p.counts(device) for p in passes]) / took[:, None], np.ones(len(took)))
+    return dict(zip(FEATURES, found.tolist()))
 
 
-__all__ = ["FEATURES", "Handling", "Spent", "figures", "quick", "spent_by"]
+def residuals(passes: Sequence[Spent], device: Device, figures: Mapping[str, float]) -> list[float]:
+    """Return by what part of its time the sum of `figures` for each pass is longer."""
+    each = np.array([figures[name] for name in FEATURES])
+    return [float(np.dot(p.counts(device), each)) / p.seconds - 1 for p in passes]
+
+
+__all__ = ["FEATURES", "Handling", "Spent", "figures", "quick", "residuals", "spent_by"]

@@ -9,13 +9,14 @@ import dataclasses
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ampc.calibrate import crossing, fit, handling, loops
+from ampc.calibrate.crossing import NO_LIMIT
 from ampc.calibrate.fit import Figure
 from ampc.calibrate.threads import together
 from ampc.place.target import Device, Precision
@@ -23,7 +24,7 @@ from ampc.place.work import flops_per_number
 from ampc.runtime import blas, native
 
 ROUNDS, FEWEST = 7, 3
-SHAPES = ((16, 16), (64, 10), (64, 64), (128, 128), (256, 128), (400, 200), (784, 784))
+SHAPES = ((16, 16), (64, 10), (64, 64), (128, 128), (256, 128), (400, 200), (512, 512), (784, 784), (512, 1280))
 """Inputs and outputs of the layers whose products are timed."""
 ROWS = (1, 4, 16, 64, 256)
 HALF_SHAPES = ((256, 256, 64), (400, 200, 64), (512, 1280, 50), (784, 784, 64))
@@ -33,12 +34,15 @@ GATE = 4096
 WORKING_SETS = {"memory_bytes_per_s": 256 << 10, "memory_middle": 4 << 20, "memory_large": 128 << 20}
 """Figure -> bytes that are read and written again and again: a firing's rows, the values of the instances in flight, what no cache holds."""
 
+CACHE_BYTES = 1 << 20
+"""A core's own cache where the system doesn't tell how large it is."""
+
 Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """The median seconds of the three products of a layer over `rows` rows."""
+    """The seconds of the three products of a layer over `rows` rows."""
 
     inputs: int
     outputs: int
@@ -48,7 +52,8 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What was measured. `fit_error`: median relative error of the products' seconds as the two figures predict them.
+    """What was measured. `fit_error`: median relative error of the products' seconds as their figures predict them; `pass_error`: of those of the
+    engine's passes. cache_bytes: of a core.
 
     `slowdown`: how much longer the same product takes while all `cores` are at work than alone. With one core there are no figures of links.
     """
@@ -60,6 +65,8 @@ class Calibration:
     points: tuple[Point, ...]
     fit_error: float
     slowdown: float
+    pass_error: float = 0.0
+    cache_bytes: int = CACHE_BYTES
 
     def __getitem__(self, name: str) -> float:
         return next(f.median for f in self.figures if f.name == name)
@@ -90,8 +97,8 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None, between: C
             break  # the machine is busy with something else: rounds take longer than they compute
         say(f"round {r + 1} of {ROUNDS}")
         began = time.perf_counter()
-        found = dict(zip(("product_flops_per_s", "product_half_rows", "product_half_columns"), products.sample()))
-        found |= {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
+        products.sample()
+        found = {name: amount / loop.sample() for loop, (name, amount) in zip(single, _single_amounts())}
         if halves is not None:
             found["half_speed"] = halves.sample()
         passes.append(handled.sample())
@@ -104,42 +111,62 @@ def measure(seconds: float, cores: int, say: Say = lambda what: None, between: C
         between()
     left_out: dict[str, list[float]] = {}
     for r in range(len(passes)):  # least squares magnify noise: of all rounds but one, in turn
-        for name, value in _handled(passes[:r] + passes[r + 1 :], crossed[:r] + crossed[r + 1 :], samples).items():
+        for name, value in _handled(passes[:r] + passes[r + 1 :], crossed[:r] + crossed[r + 1 :], products.fitted(r)).items():
             left_out.setdefault(name, []).append(value)
     samples |= left_out
+    device = _by_itself(products.fitted())
+    quick = handling.quick(passes)
+    errors = handling.residuals(quick, device, handling.figures(quick, device))
     figures = tuple(Figure(name, *_WORDS[name], tuple(values)) for name, values in samples.items())
     points = products.points()
     return Calibration(
         cores=cores, provider=native.PROVIDER, seconds=spent, figures=figures, points=points,
-        fit_error=products.error(),
-        slowdown=products.slowdown(),
+        fit_error=products.fitted().error, slowdown=products.slowdown(), pass_error=float(np.median(np.abs(errors))),
+        cache_bytes=cache_bytes(),
     )  # fmt: skip
 
 
-def _handled(rounds: list[list[handling.Spent]], crossed: list[crossing.Sample], samples: dict[str, list[float]]) -> dict[str, float]:
-    """Return what the engine's passes in some rounds tell, on one core and on two, given what loops have told."""
-    found = {name: float(np.median(values)) for name, values in samples.items()}
-    rates: dict[Precision, float] = {"fp32": found["product_flops_per_s"]}
-    device = Device(
-        "core", "cpu", rates, found["vector_flops_per_s"], 1 << 30, 0.0, memory_bytes_per_s=found["memory_bytes_per_s"],
+def cache_bytes() -> int:
+    """Return the bytes of a core's own cache, the second one."""
+    try:
+        told = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text("ascii").strip()
+        return int(told.removesuffix("K")) << 10
+    except (OSError, ValueError):
+        return CACHE_BYTES
+
+
+def _by_itself(found: fit.Products) -> Device:
+    """Return a device on which products take what they take by themselves, without the calls for them."""
+    rates: dict[Precision, float] = {"fp32": found.flops_per_s}
+    return Device(
+        "core", "cpu", rates, 1.0, 1 << 30, 0.0, matrix_half_rows=found.half_rows, matrix_half_columns=found.half_columns,
+        cache_bytes=cache_bytes(), far_bytes_per_s=found.far_bytes_per_s,
     )  # fmt: skip
+
+
+def _handled(rounds: list[list[handling.Spent]], crossed: list[crossing.Sample], found: fit.Products) -> dict[str, float]:
+    """Return what the engine's passes in some rounds tell, on one core and on two, given what loops have told of products."""
+    device = _by_itself(found)
     told = handling.figures(handling.quick(rounds), device)
-    device = msgspec.structs.replace(device, matrix_half_columns=told["matrix_half_columns"])
     between = crossing.figures(crossed, device, told) if crossed else {}
-    byte, flop, called = (told.pop(name) for name in ("copy_s_per_byte", "matrix_s_per_flop", "matrix_s_per_called_flop"))
-    if flop * found["product_flops_per_s"] < 0.1:  # nothing but noise: a product takes no less within the engine
-        flop, called = 1 / found["product_flops_per_s"], found["product_half_rows"] / found["product_flops_per_s"]
-    told["copy_bytes_per_s"] = 1 / byte if byte > 0 else found["memory_bytes_per_s"]
-    return told | between | {"matrix_flops_per_s": 1 / flop, "matrix_half_rows": called / flop}
+    byte, flop, times = (told.pop(name) for name in ("copy_s_per_byte", "vector_s_per_flop", "product_times"))
+    times = times if times > LEAST_TIMES else 1.0  # nothing but noise: a product takes no less within the engine
+    told["copy_bytes_per_s"] = min(1 / byte, NO_LIMIT) if byte > 0 else NO_LIMIT
+    told["vector_flops_per_s"] = min(1 / flop, NO_LIMIT) if flop > 0 else NO_LIMIT
+    told |= {"product_flops_per_s": found.flops_per_s, "matrix_flops_per_s": found.flops_per_s / times}
+    told |= {"matrix_half_rows": found.half_rows, "matrix_half_columns": found.half_columns}
+    return told | between | ({"far_bytes_per_s": found.far_bytes_per_s / times} if found.far_bytes_per_s else {})
 
+
+LEAST_TIMES = 0.1
+"""Products in the engine that are faster by more than this than by themselves are noise."""
 
 _WORDS = {
     "product_flops_per_s": ("matrix products of many rows, by themselves", "FLOP/s"),
-    "product_half_rows": ("rows at half of that rate", "rows"),
     "matrix_flops_per_s": ("matrix products of many rows, in the engine", "FLOP/s"),
     "matrix_half_rows": ("rows at half of that rate", "rows"),
     "half_speed": ("products of bf16 factors, against float32", "times"),
-    "product_half_columns": ("columns at half of that rate", "columns"),
+    "far_bytes_per_s": ("weights that no cache holds, in products", "B/s"),
     "matrix_half_columns": ("columns at half of that rate", "columns"),
     "instance_overhead_s": ("an instance", "s"),
     "value_overhead_s": ("a value that a firing looks for", "s"),
@@ -148,7 +175,8 @@ _WORDS = {
     "product_overhead_s": ("a call for a matrix product", "s"),
     "update_overhead_s": ("an update of a layer", "s"),
     "copy_bytes_per_s": ("bytes to and from the memory of the instances", "B/s"),
-    "vector_flops_per_s": ("element-wise operations", "FLOP/s"),
+    "gate_flops_per_s": ("element-wise operations by themselves", "FLOP/s"),
+    "vector_flops_per_s": ("element-wise operations, in the engine", "FLOP/s"),
     "memory_bytes_per_s": ("memory, 256 kB again and again", "B/s"),
     "memory_middle": ("memory, 4 MB again and again", "B/s"),
     "memory_large": ("memory, 128 MB again and again", "B/s"),
@@ -219,7 +247,12 @@ def _streamed(n: int) -> Callable[[Any, int], None]:
 def _single_amounts() -> list[tuple[str, float]]:
     """Return the figure of each of `_single_loops`, and the operations or bytes of one repetition."""
     gate = flops_per_number("sigmoid") + flops_per_number("tanh") + flops_per_number("mul")
-    return [("vector_flops_per_s", gate * GATE), *((name, float(size)) for name, size in WORKING_SETS.items())]
+    return [("gate_flops_per_s", gate * GATE), *((name, float(size)) for name, size in WORKING_SETS.items())]
+
+
+def quick(seconds: Sequence[float]) -> float:
+    """Return the one at the lower quartile: what else a machine does makes times longer only."""
+    return sorted(seconds)[(len(seconds) - 1) // 4]
 
 
 class _Products:
@@ -231,18 +264,18 @@ class _Products:
         self.loops = [_Loop(cores, each, _product(k, n, m), _operands(k, n, m)) for k, n, m in self.keys]
         self.seen: list[list[float]] = [[] for _ in self.keys]
 
-    def sample(self) -> tuple[float, float, float]:
-        """Return (FLOP/s, half rows, half columns) of one round."""
+    def sample(self) -> None:
+        """Measure all of them once."""
         for loop, seen in zip(self.loops, self.seen):
             seen.append(loop.sample())
-        return fit.products([(m, k, n) for k, n, m in self.keys], [seen[-1] for seen in self.seen])
 
-    def error(self) -> float:
-        """Return the median relative error of all shapes' times as three figures and a time a call give them."""
-        return fit.error([(m, k, n) for k, n, m in self.keys], [float(np.median(seen)) for seen in self.seen])
+    def fitted(self, without: int | None = None) -> fit.Products:
+        """Return the figures that give the times of all shapes, each the one at the lower quartile of the rounds; of all but one."""
+        rounds = [[s for r, s in enumerate(seen) if r != without] for seen in self.seen]
+        return fit.products([(m, k, n) for k, n, m in self.keys], [quick(seen) for seen in rounds], cache_bytes())
 
     def points(self) -> tuple[Point, ...]:
-        return tuple(Point(k, n, m, float(np.median(seen))) for (k, n, m), seen in zip(self.keys, self.seen))
+        return tuple(Point(k, n, m, quick(seen)) for (k, n, m), seen in zip(self.keys, self.seen))
 
     def slowdown(self) -> float:
         """Return how much longer a product of 64 rows takes with all cores at work than alone, as measured now."""

@@ -21,6 +21,7 @@ def table(c: Calibration) -> str:
     lines = [f"{'':48}{'median':>16}  spread"]
     lines += [f"{f.what:48}{shown(f.median, f.unit):>16}  {_percent(f.spread)}{'  noisy' if f.noisy else ''}" for f in c.figures]
     lines.append(f"these figures give the times of products by themselves within {_percent(c.fit_error)} (median over {len(c.points)} shapes)")
+    lines.append(f"and those of the engine's passes within {_percent(c.pass_error)} (median over the programs)")
     if c.cores > 1:
         lines.append(f"a core is {c.slowdown:.2f} times as slow with all {c.cores} at work as alone; rates are those with all at work")
     return "\n".join(lines)
@@ -45,7 +46,7 @@ def as_json(c: Calibration, file: str, target: Target) -> dict[str, Any]:
              "samples": [_four(x) for x in f.samples]}
             for f in c.figures
         ],
-        "fit_error": _four(c.fit_error), "slowdown": _four(c.slowdown),
+        "fit_error": _four(c.fit_error), "pass_error": _four(c.pass_error), "cache_bytes": c.cache_bytes, "slowdown": _four(c.slowdown),
         "products": [{"inputs": p.inputs, "outputs": p.outputs, "rows": p.rows, "seconds": _four(p.seconds)} for p in c.points],
         "target": msgspec.to_builtins(target),
     }  # fmt: skip
@@ -82,10 +83,11 @@ def target_text(c: Calibration) -> str:
         rates(),
         line("matrix_half_rows", "matrix_half_rows"),
         line("matrix_half_columns", "matrix_half_columns"),
+        f"{f'cache_bytes = {c.cache_bytes}':42}# of a core",
+        *([line("far_bytes_per_s", "far_bytes_per_s")] if "far_bytes_per_s" in known else []),
         line("product_overhead_s", "product_overhead_s"),
         line("vector_flops_per_s", "vector_flops_per_s"),
         f"{f'memory_bytes = {max(1 << 20, machine_memory() // c.cores)}':42}# share of the machine's memory",
-        line("memory_bytes_per_s", "memory_bytes_per_s"),
         line("message_overhead_s", "message_overhead_s"),
         line("firing_overhead_s", "firing_overhead_s"),
         line("instance_overhead_s", "instance_overhead_s"),

@@ -16,7 +16,7 @@ from ampc.ir.graph import Graph
 from ampc.place.cost import Cost, NodeCost
 from ampc.place.target import Device, Precision, Target
 from ampc.place.traffic import routes
-from ampc.place.units import Unit, units_of
+from ampc.place.units import Unit, in_flight, units_of
 from ampc.place.wires import Wires
 
 SHARED_MEAN_WEIGHT = 0.5
@@ -26,6 +26,9 @@ MEAN_WEIGHT = 0.01
 
 HALF_ROWS, HALF_MULTIPLICATIONS = 16, 1 << 20
 """Products of fewer rows or multiplications are made of float32 factors by the engine (`runtime.half`)."""
+
+TOGETHER = 0.5
+"""Share of the instances in flight whose messages a firing takes together, on a device that takes as many as wait."""
 
 Score = tuple[int, float, float]
 """Bytes that do not fit; seconds by which the busiest device or link exceeds `Problem.limit_s`; `Problem.objective`."""
@@ -72,13 +75,16 @@ class Problem:
         self.units: list[Unit] = units_of(graph, cost, self.routes, fine)
         self.n_devices = len(target.devices)
         self.unit_of = {node: u.id for u in self.units for node in u.nodes}
+        devices = [loaded(d, graph) for d in target.devices]
+        self.bursts = float(np.mean([1.0 / d.messages_together for d in devices]))
+        """Firings that a message is part of: those of one firing to another device go at once."""
         # A message's payload is written by its sender and looked for by its reader; bytes count as so many messages, as on a mean device.
-        self.take_s: Floats = np.array([d.message_s + 2 * d.value_overhead_s / d.cores for d in target.devices])
+        self.take_s: Floats = np.array([d.message_s + 2 * d.value_overhead_s / d.cores for d in devices])
         self.copy_s = float(np.mean([d.copy_s for d in target.devices]))
         self.traffic = self._traffic()
         self.limit_s = float("inf")
         self.mean_weight = SHARED_MEAN_WEIGHT if target.links.topology == "shared" else MEAN_WEIGHT
-        kinds, self.kind_of = _kinds(target)
+        kinds, self.kind_of = _kinds(devices)
         self.seconds: Floats = np.array([[seconds(u, d, cost.precision) for d in kinds] for u in self.units]).reshape(len(self.units), len(kinds))
         self.memory: Ints = np.array([u.memory_bytes for u in self.units], dtype=np.int64)
         self.capacity: Ints = np.array([d.memory_bytes for d in target.devices], dtype=np.int64)
@@ -99,7 +105,7 @@ class Problem:
                 pair = sums[min(a, b), max(a, b)]
                 pair[0] += 2 * route.messages  # forward and its answer
                 pair[1] += 2 * route.messages * route.size
-                pair[2] += 2 * route.bursts
+                pair[2] += 2 * route.bursts * self.bursts
                 pair[3] += 0.0 if route.direct else 2 * route.messages * (1 + byte * route.size)
         return {pair: Traffic(*values) for pair, values in sorted(sums.items())}
 
@@ -132,12 +138,21 @@ class Problem:
         return max(float(max(busy_s)), link_s) + self.mean_weight * float(sum(busy_s)) / len(busy_s)
 
 
-def _kinds(target: Target) -> tuple[list[Device], Ints]:
+def loaded(device: Device, graph: Graph) -> Device:
+    """Return `device` with the messages that its firings are thought to take: as many as it says, each with its group, or a share of those that are
+    in flight where it takes what waits."""
+    group = graph.train.get("group", 1)
+    limit = device.messages_per_firing * (max(1, int(group)) if isinstance(group, int | float) else 1)
+    waiting = max(1, round(TOGETHER * in_flight(graph)))
+    return msgspec.structs.replace(device, messages_per_firing=min(limit, waiting) if limit else waiting)
+
+
+def _kinds(devices: Sequence[Device]) -> tuple[list[Device], Ints]:
     """Return the devices that differ in more than their name, and [devices] the number of each one's kind."""
     numbers: dict[bytes, int] = {}
     kinds: list[Device] = []
     of = []
-    for device in target.devices:
+    for device in devices:
         number = numbers.setdefault(msgspec.json.encode(msgspec.structs.replace(device, name="")), len(kinds))
         if number == len(kinds):
             kinds.append(device)

@@ -95,6 +95,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     matrix_half_columns: float = 0.0
     """Added to both sides of the matrix of a product: small products do not reach the rate of large ones."""
+    cache_bytes: int = 0
+    """Weights and gradients of a layer up to which they stay in the device's own cache; 0: always."""
+    far_bytes_per_s: float = 0.0
+    """Rate at which each product reads the weights of a larger layer, and reads and writes their gradients; 0 leaves it out of the estimate."""
 
     def handling_s(self, h: Handling, precision: Precision = "fp32") -> float:
         """Return how long what is no counted arithmetic takes here."""
@@ -108,7 +112,18 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return what so many matrix products cost by being called for, whatever their rows: see `seconds` and `Handling`."""
         few = self.seconds(0.0, 0.0, 0.0, product_flops, precision)
         narrow = Handling(sides=sides, corners=calls) * self.matrix_half_rows
-        return few + self.handling_s(narrow, precision) + calls * self.product_overhead_s / self.cores
+        return few + self.handling_s(narrow, precision) + calls * self.product_overhead_s / self.cores + self._far_s(product_flops, calls)
+
+    def _far_s(self, product_flops: float, calls: float) -> float:
+        """Return how long it takes to bring near what so many equal products multiply by, if it is too much for the cache.
+
+        Forward reads the k x n weights, backward reads them for one product and reads and writes their gradients for the other: 16 bytes a weight
+        for three products.
+        """
+        weights = product_flops / 2
+        if not self.far_bytes_per_s or weights * 2 * NUMBER_BYTES <= self.cache_bytes * calls:
+            return 0.0
+        return weights * 4 * NUMBER_BYTES / 3 / self.far_bytes_per_s / self.cores
 
     def seconds(
         self, matrix_flops: float, vector_flops: float, size_bytes: float, product_flops: float = 0.0, precision: Precision = "fp32"

@@ -20,7 +20,7 @@ _DEVICE_KEYS = (
     "name", "kind", "matrix_flops_per_s", "vector_flops_per_s", "memory_bytes", "message_overhead_s", "firing_overhead_s", "messages_per_firing",
     "matrix_half_rows", "matrix_half_columns", "memory_bytes_per_s", "cores", "count",
     "value_overhead_s", "row_overhead_s", "number_overhead_s", "product_overhead_s",
-    "instance_overhead_s", "update_overhead_s", "copy_bytes_per_s",
+    "instance_overhead_s", "update_overhead_s", "copy_bytes_per_s", "cache_bytes", "far_bytes_per_s",
 )  # fmt: skip
 _LINK_KEYS = (
     "topology", "bytes_per_s", "latency_s", "overhead_s", "message_overhead_s", "columns", "branching", "host_devices", "network", "link", "level",
@@ -52,6 +52,8 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "product_overhead_s": (0.0, 10.0, "seconds"),
     "update_overhead_s": (0.0, 10.0, "seconds"),
     "copy_bytes_per_s": (1e3, 1e18, "bytes a second"),
+    "far_bytes_per_s": (1e3, 1e18, "bytes a second"),
+    "cache_bytes": (0, 1 << 50, "bytes"),
     "messages_per_firing": (0, 1 << 31, "messages"),
     "cores": (1, 65_536, "cores"),
     "count": (1, MAX_DEVICES, "devices"),
@@ -66,7 +68,7 @@ MOST_TOLD = 20
 """Mistakes that are told of one file."""
 MAX_LEVELS = 16
 """Of a tree of the most devices there may be, each switch joining two."""
-_WHOLE = frozenset({"memory_bytes", "messages_per_firing", "cores", "count", "columns", "branching", "host_devices"})
+_WHOLE = frozenset({"memory_bytes", "cache_bytes", "messages_per_firing", "cores", "count", "columns", "branching", "host_devices"})
 _RENAMED = {
     "peak_flops_per_s": "rates are apart: `matrix_flops_per_s = { fp32 = ... }` for matrix products, `vector_flops_per_s` for all other operations",
 }
@@ -167,6 +169,8 @@ class _Reader:
             product_overhead_s=self.number(d, "product_overhead_s", where, 0.0),
             update_overhead_s=self.number(d, "update_overhead_s", where, 0.0),
             copy_bytes_per_s=self.number(d, "copy_bytes_per_s", where, 0.0) if d.get("copy_bytes_per_s") != 0 else 0.0,
+            cache_bytes=int(self.number(d, "cache_bytes", where, 0)),
+            far_bytes_per_s=self.number(d, "far_bytes_per_s", where, 0.0) if d.get("far_bytes_per_s") != 0 else 0.0,
         )
 
     def rates(self, d: dict[str, Any], where: str) -> dict[Precision, float]:

@@ -174,9 +174,10 @@ def handling(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: 
 
 
 def looks(graph: Graph, region: int, rows: str = "") -> float:
-    """Return what a value counts for among those that a firing looks for: the more, the more counters its state has; of several rows twice."""
+    """Return what a value counts for among those that a firing looks for: of several rows twice; a division takes each counter but the first out of
+    the state, which counts for two."""
     depth = sum(r.form != "instance" for r in chain(graph, region))
-    return max(1.0, depth) * (2.0 if rows else 1.0)
+    return max(1.0, 2.0 * depth - 1.0) * (2.0 if rows else 1.0)
 
 
 _BY_ROW = frozenset({
