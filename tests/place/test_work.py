@@ -161,6 +161,19 @@ def test_a_message_pays_its_share_of_a_firing() -> None:
     assert msgspec.structs.replace(one, messages_per_firing=0).message_s == pytest.approx(2e-7 + 1e-7)
 
 
+@pytest.mark.parametrize(
+    ("limit", "settings", "taken"),
+    [(0, {"max_active_keys": 300}, 32), (0, {"max_active_keys": 300, "min_update_frequency": 200}, 100), (0, {"max_active_keys": 30}, 16),
+     (0, {"max_active_keys": 4}, 4), (0, {"max_active_keys": 4, "group": 100}, 100), (1, {"max_active_keys": 64}, 1), (1, {"max_active_keys": 4, "group": 10}, 10),
+     (64, {"max_active_keys": 8}, 8)],
+)  # fmt: skip
+def test_a_firing_takes_what_is_in_flight_together(limit: int, settings: dict[str, int], taken: int) -> None:
+    from ampc.place.problem import loaded
+
+    graph = msgspec.structs.replace(list_reduction(), train=settings)
+    assert loaded(msgspec.structs.replace(DEVICE, messages_per_firing=limit), graph).messages_per_firing == taken
+
+
 @pytest.mark.long
 def test_a_precision_changes_rates_and_memory_and_what_is_sent_stays_float32() -> None:
     graph = list_reduction(hidden=128)

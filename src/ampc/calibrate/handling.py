@@ -1,9 +1,9 @@
 """What the engine spends, from passes of small programs that differ in what they spend it on.
 
 A firing, a message, a value that is looked for, a row that is taken by itself, a copied byte, a call for a product, an element-wise operation:
-figures of which a pass is the sum, so many times each; the counts are the cost model's (`codegen.carried`). What products take by their shapes has been
-measured by loops; of it passes tell one figure alone, how many times as long they take in the engine. Several programs with few and with many
-instances in flight tell the figures apart, by least squares of relative errors.
+figures of which a pass is the sum, so many times each; the counts are the cost model's (`codegen.carried`). What products take by their shapes has
+been measured by loops; of it passes tell one figure alone, how many times as long they take in the engine. Several programs with few and with
+many instances in flight tell the figures apart, by least squares of relative errors.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ FEATURES = (
 )  # fmt: skip
 """What a pass is the sum of. The last one: of the seconds that products take by themselves."""
 
+OFTEN = 16
+"""Passes over all instances that are one measurement, at most."""
 NONE_UPDATED: Mapping[str, int] = {}
 
 
@@ -98,24 +100,28 @@ class _Measured:
         self.data = Program(manifest).read(programs.instances(text))
         self.updates: dict[str, int] = {}
         self.statistics = measure(manifest.graph, self.data)
-        self.rate = 0.0
         for _ in range(2):  # what is met for the first time takes longer
             self._pass(64)
+        self.rate = 512 / self._pass(512)
 
     def _pass(self, n: int) -> float:
+        """Return the processor's seconds of a pass over `n` instances."""
         began = time.process_time()
         self.updates = self.engine.run(self.data, np.arange(n, dtype=np.int64), train=True).updates
-        took = time.process_time() - began
-        self.rate = n / took
-        return took
+        return time.process_time() - began
 
     def measure(self, seconds: float) -> Spent:
-        """Pass over as many instances as take about `seconds`; what a pass costs before and after its instances does not count."""
+        """Pass over as many instances as take about `seconds`, several times over all where that is not enough.
+
+        What a pass costs before and after its instances does not count.
+        """
         few = max(1, self.in_flight)
         before = min(self._pass(few) for _ in range(3))
         tokens, updates = self._tokens(), self.updates
-        n = int(min(max(4 * few, self.rate * seconds), programs.INSTANCES))
-        took = self._pass(n) - before
+        wanted = self.rate * seconds
+        n = int(min(max(4 * few, wanted), programs.INSTANCES))
+        took = float(np.mean([self._pass(n) for _ in range(int(min(max(1.0, wanted / n), OFTEN)))])) - before
+        self.rate = (n - few) / max(took, 1e-9)
         more = [(q, f - g, t - s) for (q, f, t), (_, g, s) in zip(self._tokens(), tokens)]
         return spent_by(self.engine.plan, self.statistics, took, more, {name: k - updates[name] for name, k in self.updates.items()})
 

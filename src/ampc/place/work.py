@@ -146,7 +146,7 @@ def handling(graph: Graph, node: AnyNode, inside: Container[int] = (), folding: 
             again = 0.0 if isinstance(node, Metric) or (isinstance(node, NPT) and not by_row) else 1.0
             add("", Handling(values=each), Handling(values=each * again))
     if isinstance(node, PPT):
-        add("", look, look)  # versions are noted, gradients counted
+        add("", look, look * LAYER_LOOKS)  # forward notes versions
     if isinstance(node, Output):
         add("", Handling(values=looks(graph, node.region, rows)), NOTHING)
         add(rows, Handling(copied_bytes=size * graph.type_of(node.inputs[0]).cols), NOTHING)
@@ -179,6 +179,10 @@ def looks(graph: Graph, region: int, rows: str = "") -> float:
     depth = sum(r.form != "instance" for r in chain(graph, region))
     return max(1.0, 2.0 * depth - 1.0) * (2.0 if rows else 1.0)
 
+
+LAYER_LOOKS = 5.0
+"""What a layer's gradient of a message counts for among the values that a firing looks for: its weight is looked at before the firing, for the next
+update, and claimed within it; versions are compared, and how stale it is and that it came is counted."""
 
 _BY_ROW = frozenset({
     "gather", "scatter", "lookup", "reduce_rows", "expand_rows", "softmax", "log_softmax", "softmax_rows", "layer_norm", "argmax", "one_hot",
