@@ -7,6 +7,8 @@ read.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import types
 
@@ -29,76 +31,36 @@ DENSE = 0.65
 """Share of numbers that are not zero above which a row is multiplied by panels; the bound is measured."""
 
 
-_high = {(r, v): tiles.tile(r, v, ahead=8) for r in range(1, HIGH + 1) for v in (1, 2, 3)}
-_t13, _t23, _t33, _t43, _t53, _t63, _t73, _t83, _t93 = (_high[r, 3] for r in range(1, HIGH + 1))
-_t12, _t22, _t32, _t42, _t52, _t62, _t72, _t82, _t92 = (_high[r, 2] for r in range(1, HIGH + 1))
-_t11, _t21, _t31, _t41, _t51, _t61, _t71, _t81, _t91 = (_high[r, 1] for r in range(1, HIGH + 1))
+def _of_any_height(vectors: int) -> Any:
+    """Return what makes a tile of `rows` rows and 16 * `vectors` columns, of which the last 16 may be fewer."""
+    t1, t2, t3, t4, t5, t6, t7, t8, t9 = (tiles.tile(rows, vectors, ahead=8) for rows in range(1, HIGH + 1))
+    width = 16 * vectors
+
+    @helper
+    def tile(F, rows, c, ldc, a, lda, w, k, count, more):
+        if rows == 9:
+            t9(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 8:
+            t8(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 7:
+            t7(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 6:
+            t6(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 5:
+            t5(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 4:
+            t4(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 3:
+            t3(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        elif rows == 2:
+            t2(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+        else:
+            t1(F, c, ldc, a, lda, 1, w, width, k, count, F1, more)
+
+    return tile
 
 
-@helper
-def _three(F, rows, c, ldc, a, lda, w, k, count, more):
-    if rows == 9:
-        _t93(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 8:
-        _t83(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 7:
-        _t73(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 6:
-        _t63(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 5:
-        _t53(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 4:
-        _t43(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 3:
-        _t33(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    elif rows == 2:
-        _t23(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-    else:
-        _t13(F, c, ldc, a, lda, 1, w, 48, k, count, F1, more)
-
-
-@helper
-def _two(F, rows, c, ldc, a, lda, w, k, count, more):
-    if rows == 9:
-        _t92(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 8:
-        _t82(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 7:
-        _t72(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 6:
-        _t62(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 5:
-        _t52(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 4:
-        _t42(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 3:
-        _t32(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    elif rows == 2:
-        _t22(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-    else:
-        _t12(F, c, ldc, a, lda, 1, w, 32, k, count, F1, more)
-
-
-@helper
-def _one(F, rows, c, ldc, a, lda, w, k, count, more):
-    if rows == 9:
-        _t91(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 8:
-        _t81(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 7:
-        _t71(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 6:
-        _t61(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 5:
-        _t51(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 4:
-        _t41(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 3:
-        _t31(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    elif rows == 2:
-        _t21(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
-    else:
-        _t11(F, c, ldc, a, lda, 1, w, 16, k, count, F1, more)
+_one, _two, _three = (_of_any_height(vectors) for vectors in (1, 2, 3))
 
 
 @kernel()

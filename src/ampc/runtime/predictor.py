@@ -31,8 +31,7 @@ from ampc.runtime.forward import ForwardEngine
 from ampc.runtime.options import EngineOptions
 from ampc.runtime.predictions import targets
 from ampc.runtime.result import UNWRITTEN
-from ampc.runtime.runner import Pass
-from ampc.runtime.runner import room_of
+from ampc.runtime.runner import Pass, room_of
 
 GROWTH = 1.25
 """How much longer than an instance the room for it is made, where it finds none."""
